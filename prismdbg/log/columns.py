@@ -75,9 +75,10 @@ class LogColumns:
     synthesized: what was received is synthesized, so that nothing may be concluded from its values. waited_ns: when
     `waiting_thread` began to wait for it, NOT_ENDED where that is not known. payload_segment: of what was received, if
     `has_payload`, else -1. reduce_op: by its number in the log's format. tensors: equal where the tensors of two
-    collectives are. fingerprint: where `has_fingerprint`, as 64 bits with a sign. on_device: its
-    tensors are not in the host's memory; it is issued and left, so that its time is no wait. sent_late: what it sends
-    is known from its end. rank: -1 where no header is written.
+    collectives are. first_type: the number of the element type of the first tensor, -1 where there is none.
+    fingerprint: where `has_fingerprint`, as 64 bits with a sign. on_device: its tensors are not in the host's memory;
+    it is issued and left, so that its time is no wait. sent_late: what it sends is known from its end. rank: -1 where
+    no header is written. wall_offset_ns: as when the log began, whoever has set the machine's clock since.
     summary: of the steps before, where the log begins later, or was read from later on: `read_from_later`. whole_from:
     the record from which on all are here; of those before only what is open, and the first with NaN or Inf of each run
     of them. earlier_marks: of steps before `steps`; between two of them, none was skipped by a gradient scaler.
@@ -104,6 +105,7 @@ class LogColumns:
     fingerprint: Ints
     reduce_op: Ints
     tensors: Ints
+    first_type: Ints
     source_rank: Ints
     payload_segment: Ints
     has_fingerprint: Bools
@@ -479,14 +481,17 @@ class _Reading:
             words = seg.read_words(path)
             places = seg.find_records(words, path)
             marks = list(parts(words, places.others))
+            header = words[: fmt.HEADER.size // seg.SLOT_BYTES].tobytes()
+            begun = read_header(header, fmt.HEADER.unpack(header)[2], path)
         except (OSError, CapsuleError, struct.error):
             return False
-        if places.damage is not None or not marks:
+        if begun is None or places.damage is not None or not marks:
             return False
         end = next((slot for number, slot in marks if number >= before), len(words))
         others = [(kind, slot) for kind, slot in places.others if slot < end]
         if self._others(words, others, path) < len(words):
             return False
+        self._begin(begun)
         self.kept[len(self.paths)] = words
         self._add_records(words, places, path, end)
         self.read_from_later = True
@@ -518,8 +523,14 @@ class _Reading:
         header = read_header(words[: fmt.HEADER.size // seg.SLOT_BYTES].tobytes(), number, path)
         if header is None:
             return False
-        self.rank, self.pid, self.wall_offset_ns = header
+        self._begin(header)
         return True
+
+    def _begin(self, header: tuple[int, int, int]) -> None:
+        """Times of all segments are of one clock, and so are those of the other ranks and of the supervisor: the offset
+        of the first one counts, which a summary and a preface have, too."""
+        if self.rank < 0:
+            self.rank, self.pid, self.wall_offset_ns = header
 
     def _others(self, words: seg.Words, others: list[tuple[int, int]], path: Path) -> int:
         """The slot up to which the segment can be read."""
@@ -563,7 +574,9 @@ class _Reading:
             return
         values = dict(zip(wanted, seg.fields(words, slots, layout, wanted.values()), strict=True))
         if layout is fmt.ISSUE:
-            values["size_bytes"] = seg.tensor_bytes(words, slots, values.pop("inputs"), values.pop("outputs"))
+            inputs, outputs = values.pop("inputs"), values.pop("outputs")
+            values["size_bytes"] = seg.tensor_bytes(words, slots, inputs, outputs)
+            values["first_type"] = seg.first_types(words, slots, inputs, outputs)
             values["tensors"] = seg.tensors_key(words, slots)
         values |= {"segment": np.full(len(slots), segment, dtype=np.int64), "slot": slots}
         for name, column in values.items():
@@ -598,7 +611,7 @@ class _Reading:
         flags, end_flags = issue.get("flags", _NONE), end["flags"]
         has_payload = (end_flags & fmt.CompleteFlag.PAYLOAD) > 0
         named = ("record_id", "step", "nth", "op", "group", "seq", "size_bytes", "begun_ns", "root", "tag")
-        others = ("thread", "stack", "fingerprint", "reduce_op", "tensors")
+        others = ("thread", "stack", "fingerprint", "reduce_op", "tensors", "first_type")
         return LogColumns(
             rank=self.rank,
             pid=self.pid,

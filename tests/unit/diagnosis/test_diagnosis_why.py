@@ -20,7 +20,7 @@ from prismdbg.diagnosis.failures import Died, Raised
 from prismdbg.diagnosis.lateness.delays import Delay, find_delays
 from prismdbg.diagnosis.lateness.stragglers import LEAST_LATENESS_NS, Straggler
 from prismdbg.diagnosis.match import MatchState
-from prismdbg.diagnosis.mismatches import Mismatch
+from prismdbg.diagnosis.mismatches import Mismatch, _GroupCalls, find_mismatches
 from prismdbg.diagnosis.nonfinite import Birth, FirstNonfinite
 from prismdbg.diagnosis.stops import How, Stopped
 from prismdbg.diagnosis.verdict import Certainty, Verdict
@@ -732,6 +732,30 @@ class TestMismatches:
         job.logs[1].collectives[0] = replace(record, **other)
 
         assert diagnose(evidence(job)).verdicts == ()
+
+    @pytest.mark.parametrize(("op", "decoded"), [("alltoall_", 0), ("scatter_", 2)])
+    def test_what_may_differ_in_each_call_is_decoded_once_at_most(
+        self, op: str, decoded: int, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        job = Job(2)
+        for number in range(50):
+            job.call(op, root=0)
+            for rank, log in job.logs.items():
+                tensors = Tensors(shape=(number % 2 + 2 * rank + 1,)).metas
+                log.collectives[-1] = replace(log.collectives[-1], inputs=tensors)
+        asked: list[object] = []
+        calls = _GroupCalls.calls
+        monkeypatch.setattr(_GroupCalls, "calls", lambda self, place: asked.append(place) or calls(self, place))
+
+        assert find_mismatches(evidence(job)) == [] and len(asked) == decoded
+
+    def test_another_element_type_is_wrong_also_where_sizes_are_free(self) -> None:
+        job = Job(2)
+        for _ in range(3):
+            job.call("alltoall_")
+        job.calls(1)[1] = replace(job.calls(1)[1], inputs=Tensors(shape=(9,), dtype="float16").metas)
+        job.calls(1)[1] = replace(job.calls(1)[1], outputs=Tensors(shape=(9,), dtype="float16").metas)
+        assert self.mismatch(job).state is MatchState.COLLECTIVE_DTYPE_MISMATCH
 
 
 class TestConsequencesOfMismatches:
