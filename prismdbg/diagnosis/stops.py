@@ -14,7 +14,7 @@ from prismdbg.capsule.manifest import IncidentKind
 from prismdbg.capsule.stacks import RankStacks
 from prismdbg.diagnosis.evidence import Evidence
 from prismdbg.diagnosis.failures import death_is_certain, first_dead, last_call
-from prismdbg.diagnosis.hang import LONGER_THAN_BEFORE, MOST_FACTOR, STEPS_REMEMBERED
+from prismdbg.diagnosis.hang import GAPS_REMEMBERED, LONGER_THAN_BEFORE, MOST_FACTOR, STEPS_REMEMBERED
 from prismdbg.diagnosis.meeting import in_different_calls, kinds_of_calls
 from prismdbg.diagnosis.outlived import was_outlived
 from prismdbg.diagnosis.progress import Progress
@@ -293,8 +293,10 @@ def _may_go_on(evidence: Evidence, stall: Stall, absent: tuple[Absent, ...], wai
 
 def _hang_ns(evidence: Evidence) -> int:
     """How long a wait must be while the job runs, as `record` decides it where nothing else is asked for."""
-    lasts = [[mark.time_ns for mark in log.steps[-STEPS_REMEMBERED - 1 :]] for log in evidence.columns.values()]
-    longest = max((b - a for times in lasts for a, b in pairwise(times)), default=0)
+    logs = evidence.columns.values()
+    steps = [[mark.time_ns for mark in log.steps[-STEPS_REMEMBERED - 1 :]] for log in logs]
+    calls = [log.begun_ns[-GAPS_REMEMBERED - 1 :].tolist() for log in logs]
+    longest = max((b - a for times in (*steps, *calls) for a, b in pairwise(times)), default=0)
     return min(max(_HANG_NS, LONGER_THAN_BEFORE * longest), MOST_FACTOR * _HANG_NS)
 
 

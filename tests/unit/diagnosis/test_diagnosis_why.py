@@ -219,6 +219,18 @@ class TestStopped:
         assert stopped.text.endswith(f"; rank 0 {joined}") and stopped.lines[0].startswith(f"rank 0 {joined}: ")
         assert any("not long enough to be called a hang" in line for line in stopped.lines) is so_far
 
+    @pytest.mark.parametrize(("paused_s", "certainty"), [(25, Certainty.HINT), (15, Certainty.CERTAIN)])
+    def test_so_is_a_pause_as_there_were_before_where_nobody_marks_steps(
+        self, paused_s: int, certainty: Certainty
+    ) -> None:
+        job = Job(4)
+        for _ in range(3):
+            job.call()
+            job.now_ns += paused_s * 1000 * MILLISECOND_NS
+        job.call(without={0}, done=False)
+        found = diagnose(evidence(job, ended_after_ns=61_000 * MILLISECOND_NS, is_running=True))
+        assert only(found, Stopped).certainty is certainty
+
     def test_what_was_recorded_as_a_hang_is_one(self) -> None:
         job = Job(4)
         job.steps(5)
