@@ -143,6 +143,12 @@ class TestSummaries:
         (nan,) = (v for v in diagnose(read(tmp_path, 0)).verdicts if isinstance(v, FirstNonfinite))
         assert nan.certainty is Certainty.HINT and "skipped the optimizer at the end of step 0" in nan.lines[-1]
 
+    def test_where_it_came_again_after_a_skipped_step_is_known(self, tmp_path: Path) -> None:
+        written(tmp_path, [(SKIPPED, 0, 2), (NAN, 0, 30)], 4, summarize)
+        (nan,) = (v for v in diagnose(read(tmp_path, 0)).verdicts if isinstance(v, FirstNonfinite))
+        assert (str(nan.moment), nan.certainty) == ("0.1", Certainty.CERTAIN)
+        assert nan.came_again is not None and str(nan.came_again.collective.moment) == "2.1"
+
     def test_an_old_summary_does_not_know_and_says_so(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """It has the first NaN or Inf of all, and no marks of steps."""
         monkeypatch.setattr(summary, "_MARKS", frozenset())
