@@ -119,6 +119,7 @@ class TinyLog:
         flags: int = 0,
         made: int = 0,
         sent: int | None = None,
+        ended_ns: int | None = None,
     ) -> None:
         """sent: the fingerprint of what was sent, where it is known only now."""
         offset = self.payload_offset
@@ -129,7 +130,10 @@ class TinyLog:
             self.payload_offset += len(payload)
         size = len(payload or b"")
         flags |= fmt.CompleteFlag.HAS_FINGERPRINT if sent is not None else 0
-        body = fmt.COMPLETE.pack(record, 3000 + record, offset, size, 0, -1, status, flags, made, 0)
+        ended_ns = 3000 + record if ended_ns is None else ended_ns
+        body = fmt.COMPLETE.pack(
+            record, 3000 + record if ended_ns is None else ended_ns, offset, size, 0, -1, status, flags, made, 0
+        )
         self.append(fmt.Kind.COMPLETE, body + (b"" if sent is None else sent.to_bytes(8, "little")))
 
 

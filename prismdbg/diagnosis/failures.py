@@ -219,7 +219,7 @@ class _Raise:
             note=note,
             wall_ns=evidence.wall_ns(rank, note.time_ns),
             is_inside=raised_inside(log, note) is not None,
-            lost_peer=_says_lost_peer(note),
+            lost_peer=says_lost_peer(note),
             was_outlived=was_outlived(log, note),
             main_waited=bool(note.data.get("thread")) and _main_waits(log, note),
         )
@@ -236,7 +236,8 @@ def _all_raised(evidence: Evidence) -> list[_Raise]:
     return sorted(found, key=lambda item: item.wall_ns)
 
 
-def _says_lost_peer(note: Note) -> bool:
+def says_lost_peer(note: Note) -> bool:
+    """Whether by its text a connection to a peer was closed, as where that has ended: a consequence."""
     text = str(note.data.get("text", ""))
     return any(words in text for words in _CLOSED)
 
@@ -409,7 +410,7 @@ def raised_inside(log: LogColumns, note: Note) -> Collective | None:
 
 def raised_by_itself(log: LogColumns, note: Note) -> bool:
     """Whether nothing says that a peer was lost before."""
-    return raised_inside(log, note) is None and not _says_lost_peer(note)
+    return raised_inside(log, note) is None and not says_lost_peer(note)
 
 
 def _main_waits(log: LogColumns, note: Note) -> bool:
@@ -427,7 +428,7 @@ def _main_thread(log: LogColumns) -> int:
 
 def _was_refused(call: Collective, note: Note) -> bool:
     """By the backend, before any peer had to do with it: for its arguments, say."""
-    return call.failure is not None and call.failure.at_issue and not _says_lost_peer(note)
+    return call.failure is not None and call.failure.at_issue and not says_lost_peer(note)
 
 
 def _holds_thread(log: LogColumns, call: Collective, note: Note) -> bool:

@@ -341,7 +341,7 @@ class HangDetector:
         """Half the bound: whoever waits in consequence began later than the first."""
         if any(progress.is_parked for progress in self._ranks.values()):
             return []
-        return find_stalls(self._ranks, self._waits_of(self._bound_ns // 2, now_ns))
+        return find_stalls(self._ranks, self._waits_of(self._bound_ns // 2, now_ns), from_any=False)
 
     def _waits_of(self, least_ns: int, now_ns: int) -> list[Wait]:
         """Open collectives of ranks that still run, whose thread has issued nothing for so long."""

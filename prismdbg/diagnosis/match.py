@@ -15,9 +15,9 @@ from prismdbg.model.collective import Collective, TensorMeta
 from prismdbg.model.ops import Movement, ops_of
 
 # What a rank passes in, or gets out, that may differ from rank to rank.
-_PER_PEER = ops_of(Movement.ALL_TO_ALL)
-_FREE_INPUTS = ops_of(Movement.SCATTER) | _PER_PEER | {"allgather_"}
-_FREE_OUTPUTS = ops_of(Movement.GATHER) | _PER_PEER | {"reduce_scatter_"}
+PER_PEER = ops_of(Movement.ALL_TO_ALL)
+_FREE_INPUTS = ops_of(Movement.SCATTER) | PER_PEER | {"allgather_"}
+_FREE_OUTPUTS = ops_of(Movement.GATHER) | PER_PEER | {"reduce_scatter_"}
 
 MAY_DIFFER = _FREE_INPUTS | _FREE_OUTPUTS
 _UNKNOWN_TYPE = "unknown"  # of tensors in another tool's files that do not say theirs
@@ -101,7 +101,7 @@ def match(expected: Collective, found: Collective) -> Match:
         )
     if expected.state is not found.state:
         return Match(MatchState.COLLECTIVE_STATE_MISMATCH, f"{found.state} instead of {expected.state}")
-    return Match(MatchState.UNDECIDED if expected.op in _PER_PEER else MatchState.FULLY_MATCHED)
+    return Match(MatchState.UNDECIDED if expected.op in PER_PEER else MatchState.FULLY_MATCHED)
 
 
 def match_message(send: Collective, receive: Collective) -> Match:

@@ -12,7 +12,7 @@ import numpy as np
 from prismdbg.diagnosis.collective_key import NOBODY, RECEIVE_ANY, SEND, CollectiveKey, collective_key
 from prismdbg.diagnosis.cross_rank import Numbers, groups, is_op, ops, rows_of
 from prismdbg.diagnosis.evidence import Evidence
-from prismdbg.diagnosis.match import WRONG, Match, MatchState, match, match_message, signature, signatures
+from prismdbg.diagnosis.match import PER_PEER, WRONG, Match, MatchState, match, match_message, signature, signatures
 from prismdbg.diagnosis.verdict import Call, Certainty, Verdict
 from prismdbg.diagnosis.wording import rank_list
 from prismdbg.log.columns import Bools, LogColumns
@@ -116,6 +116,7 @@ class _GroupCalls:
         self.group = evidence.group(name)
         self._collectives = rows_of(evidence, name)
         self._messages = rows_of(evidence, name, p2p=True)
+        self._known: dict[tuple[object, ...], bool] = {}  # which calls were found to be wrong
 
     def suspects(self, *, p2p: bool = False) -> Iterator[_Place]:
         """Where ranks passed something else, or ends of a message differ in size, in the order of sequence numbers."""
@@ -146,11 +147,15 @@ class _GroupCalls:
             )
 
     def _passed(self, logs: list[_Picked]) -> list[Ints]:
-        """What is surely wrong where it differs; and the tensors, which may differ for some operators."""
+        """What is surely wrong where it differs; and the tensors, which may differ for some operators. Of those whose
+        tensors are all free, only the element type is compared: they differ in each call of an uneven job."""
         numbers = Numbers()
         columns = [(ops(numbers, log, rows), log.reduce_op[rows], log.root[rows]) for _, log, rows in logs]
         sure = [(op * 256 + reduce_op) * (1 << 32) + root for op, reduce_op, root in columns]
-        return [np.concatenate(sure), np.concatenate([log.tensors[rows] for _, log, rows in logs])]
+        tensors = [
+            np.where(is_op(log, PER_PEER, rows), log.first_type[rows], log.tensors[rows]) for _, log, rows in logs
+        ]
+        return [np.concatenate(sure), np.concatenate(tensors)]
 
     def _sizes(self, logs: list[_Picked]) -> list[Ints]:
         return [np.concatenate([log.size_bytes[rows] for _, log, rows in logs])]
@@ -186,7 +191,17 @@ class _GroupCalls:
         return [np.concatenate(parts) for parts in zip(*columns, strict=True)]
 
     def is_wrong(self, place: _Place) -> bool:
-        return place.is_sure or _is_wrong(self.key(calls := self.calls(place)), calls)
+        if place.is_sure:
+            return True
+        alike = tuple((rank, *self._told(rank, row)) for rank, row in place.rows.items())
+        if alike not in self._known:  # a scatter's root has other tensors in each call
+            self._known[alike] = _is_wrong(self.key(calls := self.calls(place)), calls)
+        return self._known[alike]
+
+    def _told(self, rank: int, row: int) -> tuple[str, int, int, int]:
+        """What decides whether a call matches others."""
+        log = self._evidence.columns[rank]
+        return log.texts.get(int(log.op[row]), ""), int(log.reduce_op[row]), int(log.root[row]), int(log.tensors[row])
 
     def calls(self, place: _Place) -> Calls:
         return {rank: self._evidence.columns[rank].collective(row) for rank, row in place.rows.items()}

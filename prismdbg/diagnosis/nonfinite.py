@@ -16,16 +16,21 @@ import numpy as np
 from prismdbg.diagnosis.collective_key import CollectiveKey, collective_key
 from prismdbg.diagnosis.cross_rank import groups, rows_of
 from prismdbg.diagnosis.evidence import Evidence
-from prismdbg.diagnosis.skipped_steps import ended_steps, got_over, last_taken, skipped, skipped_first
+from prismdbg.diagnosis.nonfinite_spans import Span, find_spans, rows_with_some
+from prismdbg.diagnosis.skipped_steps import are_unknown, ended_steps, got_over, last_taken, skipped, skipped_first
 from prismdbg.diagnosis.verdict import Call, Certainty, Verdict
 from prismdbg.diagnosis.wording import place, rank_list
 from prismdbg.log.columns import NOT_ENDED, Bools, LogColumns
+from prismdbg.log.step_rows import Rows
 from prismdbg.model.collective import Collective, Group, State
 from prismdbg.model.moment import Moment
 from prismdbg.model.ops import FROM_ROOT, OPS, REDUCTIONS, Movement
 from prismdbg.model.plurals import counted
 
 _LATER = 4  # skipped steps that are told one by one
+_GONE = 3  # spans that are over and are told
+_SKIPPED_PERHAPS = "of its step only a summary is left, which does not say whether a gradient scaler skipped it"
+_EARLIER = "of steps with NaN or Inf before it only a summary was read, which does not say where they came from"
 LATE_NS = 2_000_000  # times of a device's ends are at most that much late
 
 
@@ -45,7 +50,7 @@ class FirstNonfinite(Verdict):
     late_logs: those whose logs do not start at the beginning, where others have none.
     later: the first ones of later steps that a scaler skipped, after steps that it took; `more_later`: how many others.
     came_again: the first call with some in a step that was taken, before any step was without. not_looked_at: what was
-    sent before it, or what its rank received, is not all known.
+    sent before it, or what its rank received, is not all known. doubt: a sentence on what a summary does not say.
     """
 
     birth: Birth
@@ -64,6 +69,7 @@ class FirstNonfinite(Verdict):
     more_later: int = 0
     came_again: Call | None = None
     not_looked_at: bool = False
+    doubt: str = ""
 
     kind = "nonfinite"
 
@@ -141,6 +147,8 @@ class FirstNonfinite(Verdict):
             lines.append(f"{'; '.join(lack)}: these ranks may have sent it earlier")
         if self.not_looked_at:
             lines.append("some of the data that was sent before it was not checked for NaN: it may have been there")
+        if self.doubt:
+            lines.append(self.doubt)
         if self.birth is Birth.UNSEEN and _may_overflow(self.call.collective):
             lines.append("the reduction itself may have overflowed")
         return tuple(lines)
@@ -162,19 +170,43 @@ class FirstNonfinite(Verdict):
 
 
 def find_nonfinite(evidence: Evidence) -> list[Verdict]:
-    """Of the first of all; and where a gradient scaler skipped that and got over it, of the first that lasted, too."""
+    """Of the first that lasted; and, as hints, of the first of all and of some that were gone after a while: a gradient
+    scaler skipped them and got over it, or steps without any came after them."""
     everything = {rank: np.ones(len(log), dtype=np.bool_) for rank, log in evidence.columns.items()}
-    first = _first(evidence, everything)
-    if not any(verdict.was_skipped for verdict in first):
-        return list(first)
-    first = [_with_later(evidence, verdict) for verdict in first]
-    lasts = {rank: ~_got_over(log) for rank, log in evidence.columns.items()}
-    lasting = [_with_its_return(evidence, verdict, lasts) for verdict in _first(evidence, lasts)]
-    if not lasting:
-        return list(first)
-    if lasting[0].call == first[0].call:
-        return [replace(verdict, came_again=lasting[0].came_again) for verdict in first]
-    return [*lasting, *(replace(verdict, certainty=Certainty.HINT) for verdict in first)]
+    found = _first(evidence, everything)
+    if not found:
+        return []
+    first = _with_later(evidence, found[0]) if found[0].was_skipped else found[0]
+    over = {rank: _got_over(log) for rank, log in evidence.columns.items()}
+    lasts = {rank: ~np.isin(log.step, list(over[rank])) for rank, log in evidence.columns.items()}
+    rows = {rank: rows_with_some(log, over[rank]) for rank, log in evidence.columns.items()}
+    calls = {rank: lasts[rank] & _believed(log) & log.nonfinite for rank, log in evidence.columns.items()}
+    spans = find_spans(evidence, calls, rows)
+    lasting = [one for span in spans[-1:] if not span.is_over for one in _lasting(evidence, span, lasts, rows)]
+    if lasting and lasting[0].call == first.call:
+        same = replace(first, certainty=lasting[0].certainty, came_again=lasting[0].came_again, doubt=lasting[0].doubt)
+        return [same]
+    gone = [one for span in spans[:_GONE] if span.is_over for one in _first(evidence, _rows_of(evidence, span, lasts))]
+    hints = [replace(one, certainty=Certainty.HINT) for one in (first, *gone) if one is first or one.call != first.call]
+    return [*lasting, *hints]
+
+
+def _rows_of(evidence: Evidence, span: Span, lasts: Mapping[int, Bools]) -> dict[int, Bools]:
+    return {rank: lasts[rank] & span.rows(log) for rank, log in evidence.columns.items()}
+
+
+def _lasting(
+    evidence: Evidence, span: Span, lasts: Mapping[int, Bools], rows: Mapping[int, Rows]
+) -> Iterator[FirstNonfinite]:
+    """The first one in the span that goes on; not certain where a summary leaves a doubt."""
+    among = _rows_of(evidence, span, lasts)
+    for one in _first(evidence, among):
+        first, log = _with_its_return(evidence, one, among), evidence.columns[one.call.rank]
+        doubt = _SKIPPED_PERHAPS if are_unknown(log, one.moment.step) else ""
+        if any(span.has_earlier_row(each, rows[rank], first.began_wall_ns) for rank, each in evidence.columns.items()):
+            doubt = _EARLIER
+        certainty = Certainty.LIKELY if doubt and first.certainty is Certainty.CERTAIN else first.certainty
+        yield replace(first, certainty=certainty, doubt=doubt)
 
 
 def _with_later(evidence: Evidence, first: FirstNonfinite) -> FirstNonfinite:
@@ -201,11 +233,9 @@ def _with_its_return(evidence: Evidence, first: FirstNonfinite, lasts: Mapping[i
     return replace(first, came_again=again[0].call) if again else first
 
 
-def _got_over(log: LogColumns) -> Bools:
-    """Calls of steps that a gradient scaler skipped and got over, and of those in which something was left of them."""
-    nonfinite = _believed(log) & log.nonfinite
-    found: Bools = np.isin(log.step, list(got_over(log, nonfinite)))
-    return found
+def _got_over(log: LogColumns) -> set[int]:
+    """Steps that a gradient scaler skipped and got over, and those in which something was left of them."""
+    return got_over(log, _believed(log) & log.nonfinite)
 
 
 def _first(evidence: Evidence, among: Mapping[int, Bools]) -> list[FirstNonfinite]:

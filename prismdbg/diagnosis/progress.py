@@ -87,6 +87,10 @@ class Progress:
         takes_any = (key.group, RECEIVE_ANY, -1, key.tag) in self._reached
         return takes_any or self._at(key.group, RECEIVE, key.source, key.tag) >= key.seq
 
+    def may_have_sent(self, key: CollectiveKey, group: Group) -> bool:
+        """Anything to the target of that message, under its tag."""
+        return self.is_cut or self.cannot_tell(key, group) or self._at(key.group, SEND, key.target, key.tag) >= 0
+
     def cannot_tell(self, key: CollectiveKey, group: Group) -> bool:
         """Whether it may have issued its part of it all the same. group: as another rank describes it.
 

@@ -36,9 +36,9 @@ def skipped_first(log: LogColumns) -> set[int]:
 
 
 def ended_steps(log: LogColumns) -> Iterator[tuple[int, StepMark]]:
-    """Each with the mark that ended it."""
+    """Each with the mark that ended it. Of a summary: some that were taken are missing, and none that was skipped."""
     before: StepMark | None = None
-    for mark in log.steps:
+    for mark in log.marks:
         yield (mark.step - 1 if before is None else before.step), mark
         before = mark
 
@@ -55,7 +55,7 @@ def got_over(log: LogColumns, nonfinite: Bools) -> set[int]:
     of_skipped = skipped(log)
     if not of_skipped:
         return set()
-    bad = set(np.unique(log.step[nonfinite]).tolist())
+    bad = set(np.unique(log.step[nonfinite]).tolist()) | _summarized(log)
     may_hold, never_taken = _left_overs(log)
     found: set[int] = set()
     span: list[int] = []  # of steps that are not over
@@ -69,11 +69,26 @@ def got_over(log: LogColumns, nonfinite: Bools) -> set[int]:
         else:
             found |= set() if step in bad else set(span)
             span, left = [], 0
-    last = log.steps[-1].step  # it has not ended
+    last = log.marks[-1].step  # it has not ended
     waits_for_one = bool(never_taken) or (bool(span) and span[-1] in of_skipped)
     if not waits_for_one and last not in bad and bool((log.step == last).any()):
         found |= set(span)
     return found - never_taken
+
+
+def _summarized(log: LogColumns) -> set[int]:
+    """Steps with NaN or Inf of which there are rows alone. Of a row of several, it is not known which of them it was;
+    but the first with some after a skipped one is there."""
+    rows = log.summary
+    known = rows[(rows["nonfinite"] > 0) & (rows["first_step"] == rows["last_step"])]
+    return set(known["first_step"].tolist())
+
+
+def are_unknown(log: LogColumns, step: int) -> bool:
+    """Whether a gradient scaler may have skipped the step, or a later one, and nothing is left that says so."""
+    scales = any(note.kind == "scaler" for note in log.notes) or bool(skipped_first(log))
+    first = log.marks[0].step - 1 if log.marks else step + 1
+    return scales and bool(len(log.summary)) and step < first
 
 
 def _left_overs(log: LogColumns) -> tuple[set[int], set[int]]:
@@ -82,7 +97,7 @@ def _left_overs(log: LogColumns) -> tuple[set[int], set[int]]:
     may_hold: set[int] = set()
     rows: dict[int, _Row] = {}  # by number of the optimizer
     step = begun = 0
-    events: list[StepMark | Note] = [*log.steps, *log.notes]
+    events: list[StepMark | Note] = [*log.marks, *log.notes]
     for event in sorted(events, key=lambda one: one.time_ns):
         match event:
             case StepMark():

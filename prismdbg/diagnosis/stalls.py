@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from prismdbg.diagnosis.collective_key import CollectiveKey, collective_key
+from prismdbg.diagnosis.collective_key import NOBODY, CollectiveKey, collective_key
 from prismdbg.diagnosis.progress import Progress
 from prismdbg.model.collective import Collective, Group
 
@@ -29,7 +29,8 @@ class Wait:
 class Stall:
     """`never_came`: members whose logs are here and lack it. `unknown`: members without a log, or without a whole one.
 
-    Both are empty where the group is not described, or where every member came and still nothing completed.
+    Both are empty where the group is not described, or where every member came and still nothing completed. Of a
+    message from any rank, `never_came` are those that have sent it none at all.
     """
 
     key: CollectiveKey
@@ -52,23 +53,31 @@ class Stall:
         return any(wait.is_sure for wait in self.waits)
 
     @property
+    def is_from_any(self) -> bool:
+        return self.key.is_p2p and self.key.source == NOBODY
+
+    @property
     def is_real(self) -> bool:
-        """A work that nobody waits for may stay open for ever though every rank came: one such alone is no stall."""
+        """A work that nobody waits for may stay open for ever though every rank came: one such alone is no stall. Nor
+        is a message from any rank that nobody waits for, or of which all others have sent some before."""
+        if self.is_from_any:
+            return bool(self.never_came) and self.is_sure and not self.waits[0].collective.is_async
         if self.never_came or self.unknown or len(self.waits) > 1:
             return True
         only = self.waits[0].collective
         return not only.is_async and not only.is_p2p
 
 
-def find_stalls(ranks: Mapping[int, Progress], waits: Iterable[Wait]) -> list[Stall]:
-    """One for each collective that a wait is in, first waits first."""
+def find_stalls(ranks: Mapping[int, Progress], waits: Iterable[Wait], *, from_any: bool = True) -> list[Stall]:
+    """One for each collective that a wait is in, first waits first. from_any: also of messages from any rank; a rank
+    that serves others may wait for one as long as it likes."""
     by_key: dict[tuple[CollectiveKey, tuple[int, ...]], list[Wait]] = {}  # groups of one name may be different ones
     for wait in waits:
         group = ranks[wait.rank].group(wait.collective.group)
         key = collective_key(wait.collective, wait.rank, group)
         by_key.setdefault((key, group.ranks), []).append(wait)
     stalls = [_stall(ranks, key, found) for (key, _), found in by_key.items()]
-    real = [stall for stall in stalls if stall.is_real]
+    real = [stall for stall in stalls if stall.is_real and (from_any or not stall.is_from_any)]
     return sorted(real, key=lambda stall: stall.first.begun_ns)
 
 
@@ -131,6 +140,10 @@ def _reachable(start: int, leads: Mapping[int, set[int]]) -> set[int]:
 def _stall(ranks: Mapping[int, Progress], key: CollectiveKey, waits: list[Wait]) -> Stall:
     group = ranks[waits[0].rank].group(key.group)
     waiting = {wait.rank for wait in waits}
+    if key.is_p2p and key.source == NOBODY:
+        return Stall(
+            key=key, group=group, waits=tuple(waits), never_came=_silent(ranks, key, group, waits[0]), unknown=()
+        )
     others = [rank for rank in key.members(group) if rank not in waiting]
     return Stall(
         key=key,
@@ -143,3 +156,13 @@ def _stall(ranks: Mapping[int, Progress], key: CollectiveKey, waits: list[Wait])
         ),
         unknown=tuple(rank for rank in others if rank not in ranks or ranks[rank].cannot_tell(key, group)),
     )
+
+
+def _silent(ranks: Mapping[int, Progress], key: CollectiveKey, group: Group, wait: Wait) -> tuple[int, ...]:
+    """Who has sent nothing to a rank that waits for whoever does; none where it has called anything since, from another
+    thread: then it only listens."""
+    last = ranks[wait.rank].last
+    if last is not None and last.record_id != wait.collective.record_id:
+        return ()
+    others = (rank for rank in group.ranks if rank in ranks and rank != wait.rank)
+    return tuple(rank for rank in others if not ranks[rank].may_have_sent(key, group))

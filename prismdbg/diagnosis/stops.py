@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
+from prismdbg.capsule.manifest import IncidentKind
 from prismdbg.capsule.stacks import RankStacks
 from prismdbg.diagnosis.evidence import Evidence
 from prismdbg.diagnosis.failures import death_is_certain, first_dead, last_call
+from prismdbg.diagnosis.hang import GAPS_REMEMBERED, LONGER_THAN_BEFORE, MOST_FACTOR, STEPS_REMEMBERED
 from prismdbg.diagnosis.meeting import in_different_calls, kinds_of_calls
 from prismdbg.diagnosis.outlived import was_outlived
 from prismdbg.diagnosis.progress import Progress
@@ -29,6 +32,7 @@ from prismdbg.protocol.values import frame_to_json
 # A wait this much longer than usual is no coincidence with the end of the job.
 LONG_WAIT_NS = 1_000_000_000
 LONG_WAIT_FACTOR = 10
+_HANG_NS = 60_000_000_000  # while the job runs
 _SOON_NS = 1_000_000_000  # what closes a rank's connections may come so long before what ended it is noted
 
 
@@ -52,11 +56,12 @@ class Absent:
     did: str
     last: Call | None
     stacks: RankStacks | None = None
+    missing: str = "never joined it"
 
     @property
     def text(self) -> str:
         last = f"its last call: {self.last.text}" if self.last is not None else "it issued no collective"
-        return f"rank {self.rank} never joined it: {self.did}; {last}"
+        return f"rank {self.rank} {self.missing}: {self.did}; {last}"
 
     @property
     def lines(self) -> tuple[str, ...]:
@@ -70,13 +75,19 @@ class Absent:
 
 
 _ENDED_WHILE_WAITING = "the ranks may have waited here only because the job ended: the logs do not show a hang"
+_MAY_GO_ON = (
+    "the job runs, and this wait is not long enough to be called a hang: a rank may be writing a training checkpoint"
+)
+_NOT_SO_FAR = "has not joined it so far"
+_NOTHING_SENT = "has sent it no message"
 _FAILED_AND_CAUGHT = "the call failed, and the program may have caught its error: the logs do not show a hang"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stopped(Verdict):
     """`behind`: ranks that wait elsewhere as a consequence. waited_ns: the longest wait; None: unknown. circle: where
-    ranks wait for each other, all of their stalls, of which `stall` is the first."""
+    ranks wait for each other, all of their stalls, of which `stall` is the first. may_go_on: the job runs, and the
+    wait is not long enough to be called a hang."""
 
     stall: Stall
     absent: tuple[Absent, ...]
@@ -84,6 +95,7 @@ class Stopped(Verdict):
     behind: tuple[int, ...]
     circle: tuple[Stall, ...] = ()
     clocks_known: bool = True
+    may_go_on: bool = False
 
     kind = "stopped"
 
@@ -141,7 +153,9 @@ class Stopped(Verdict):
             return f"{rank_list({rank for stall in self.circle for rank in stall.waiting_ranks})} {verb} for each other"
         parts = []
         if self.absent:
-            parts.append(f"{rank_list(absent.rank for absent in self.absent)} never joined it")
+            missing = self.absent[0].missing
+            missing = missing.replace("has ", "have ", 1) if len(self.absent) > 1 else missing
+            parts.append(f"{rank_list(absent.rank for absent in self.absent)} {missing}")
         if self.stall.unknown:
             parts.append(f"no data about {rank_list(self.stall.unknown)}")
         if not parts and not self.stall.key.members(self.stall.group):
@@ -159,7 +173,7 @@ class Stopped(Verdict):
             verb = "waits" if len(self.behind) == 1 else "wait"
             lines.append(f"{rank_list(self.behind)} {verb} elsewhere as a consequence")
         if self.certainty is Certainty.HINT:
-            lines.append(_FAILED_AND_CAUGHT if self._failed else _ENDED_WHILE_WAITING)
+            lines.append(_MAY_GO_ON if self.may_go_on else _FAILED_AND_CAUGHT if self._failed else _ENDED_WHILE_WAITING)
         return tuple(lines)
 
     def details(self) -> dict[str, Any]:
@@ -239,6 +253,13 @@ def _verdict(known: _Known, circle: tuple[Stall, ...]) -> Stopped | None:
     certainty = _certainty(evidence, stall, absent, waited_ns)
     if certainty is Certainty.HINT and (evidence.is_running or evidence.interrupted):
         return None
+    may_go_on = _may_go_on(evidence, stall, absent, waited_ns or 0)
+    if stall.is_from_any:
+        absent = tuple(replace(who, missing=_NOTHING_SENT) for who in absent)
+    elif may_go_on:
+        absent = tuple(replace(who, missing=_NOT_SO_FAR) for who in absent)
+    if may_go_on:
+        certainty = Certainty.HINT
     behind = {rank for other in waiting_for(known.stalls, circle) for rank in other.waiting_ranks}
     first = stall.first
     return Stopped(
@@ -254,10 +275,29 @@ def _verdict(known: _Known, circle: tuple[Stall, ...]) -> Stopped | None:
         waited_ns=waited_ns,
         behind=tuple(sorted(behind - {*in_circle, *stall.never_came})),
         circle=circle if len(circle) > 1 else (),
+        may_go_on=may_go_on,
         clocks_known=not evidence.unknown_clocks.intersection(
             evidence.nodes.get(wait.rank, "") for wait in stall.waits
         ),
     )
+
+
+def _may_go_on(evidence: Evidence, stall: Stall, absent: tuple[Absent, ...], waited_ns: int) -> bool:
+    """Of a job that runs: whether the wait may just as well be a pause. Not where `record` called it a hang."""
+    is_pause = evidence.is_running and not any(_was_gone(evidence, stall, who) for who in absent)
+    moment = stall.first.collective.moment
+    known = (seen for seen in evidence.incidents if seen.attempt == evidence.attempt)
+    was_told = any(one.incident.kind is IncidentKind.HANG and one.incident.moment == moment for one in known)
+    return is_pause and not was_told and waited_ns < _hang_ns(evidence)
+
+
+def _hang_ns(evidence: Evidence) -> int:
+    """How long a wait must be while the job runs, as `record` decides it where nothing else is asked for."""
+    logs = evidence.columns.values()
+    steps = [[mark.time_ns for mark in log.steps[-STEPS_REMEMBERED - 1 :]] for log in logs]
+    calls = [log.begun_ns[-GAPS_REMEMBERED - 1 :].tolist() for log in logs]
+    longest = max((b - a for times in (*steps, *calls) for a, b in pairwise(times)), default=0)
+    return min(max(_HANG_NS, LONGER_THAN_BEFORE * longest), MOST_FACTOR * _HANG_NS)
 
 
 def _last_first(stall: Stall) -> list[int]:
@@ -276,14 +316,14 @@ def _late(stall: Stall) -> tuple[int, int] | None:
 
 
 def _certainty(evidence: Evidence, stall: Stall, absent: tuple[Absent, ...], waited_ns: int | None) -> Certainty:
-    if any(_was_gone(evidence, stall, who) for who in absent):
+    if not stall.is_from_any and any(_was_gone(evidence, stall, who) for who in absent):
         return Certainty.CERTAIN
     if waited_ns is None:
         return Certainty.LIKELY if absent else Certainty.HINT
     usual_ns, longest_ns = _earlier_waits_ns(evidence, stall)
-    if waited_ns < max(LONG_WAIT_NS, LONG_WAIT_FACTOR * usual_ns, longest_ns):
+    if _undisturbed_ns(evidence, stall, waited_ns) < max(LONG_WAIT_NS, LONG_WAIT_FACTOR * usual_ns, longest_ns):
         return Certainty.HINT
-    return Certainty.CERTAIN if absent and stall.is_sure else Certainty.LIKELY
+    return Certainty.CERTAIN if absent and stall.is_sure and not stall.is_from_any else Certainty.LIKELY
 
 
 def _was_gone(evidence: Evidence, stall: Stall, who: Absent) -> bool:
@@ -308,7 +348,24 @@ def _waited_ns(evidence: Evidence, stall: Stall) -> int | None:
         return first.collective.duration_ns
     if not evidence.ended_wall_ns or evidence.nodes.get(first.rank, "") in evidence.unknown_clocks:
         return None
-    return max(evidence.ended_wall_ns - evidence.wall_ns(first.rank, first.collective.time_created_ns), 0)
+    until_ns = min([evidence.ended_wall_ns, *_ends_ns(evidence, first.rank)])
+    return max(until_ns - evidence.wall_ns(first.rank, first.collective.time_created_ns), 0)
+
+
+def _undisturbed_ns(evidence: Evidence, stall: Stall, waited_ns: int) -> int:
+    """How much of the wait was over when the first member ended: launchers end the others then, and what they do not
+    join any more says nothing."""
+    began_ns = evidence.wall_ns(stall.first.rank, stall.first.collective.time_created_ns)
+    ends = (end for rank in stall.key.members(stall.group) for end in _ends_ns(evidence, rank))
+    return min([waited_ns, *(end - began_ns for end in ends if end >= began_ns)])
+
+
+def _ends_ns(evidence: Evidence, rank: int) -> list[int]:
+    """When it raised, said its exit code or was seen to be gone, as far as that is known by the clock of the others."""
+    if evidence.nodes.get(rank, "") in evidence.unknown_clocks:
+        return []
+    said_ns = _ended_wall_ns(evidence, rank) if rank in evidence.logs else 0
+    return [end for end in (said_ns, evidence.gone_wall_ns.get(rank, 0)) if end]
 
 
 def _earlier_waits_ns(evidence: Evidence, stall: Stall) -> tuple[int, int]:

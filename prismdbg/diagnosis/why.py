@@ -112,21 +112,26 @@ def _verdicts(evidence: Evidence, tell: Tell) -> list[Verdict]:
         verdicts += find_payloads(evidence)
         if _compares_times(evidence):
             tell("searching for late ranks")
-            late = [_with_cause(evidence, each) for each in find_stragglers(evidence) or find_delays(evidence)]
+            late = [_with_cause(evidence, each) for each in _late(evidence)]
             known = {verdict.ranks for verdict in late}
             verdicts += [*late, *(one for one in find_earlier_waits(evidence) if one.ranks not in known)]
     tell("comparing with the recorded incidents")
     return [*verdicts, *find_recorded_incidents(evidence, verdicts)]
 
 
+def _late(evidence: Evidence) -> list[Straggler | Delay]:
+    """A rank that is always late to a group is not told again as one that became late to it."""
+    stragglers = find_stragglers(evidence)
+    known = {(one.group.name, one.ranks) for one in stragglers}
+    return [*stragglers, *(one for one in find_delays(evidence) if (one.group.name, one.ranks) not in known)]
+
+
 def _compares_times(evidence: Evidence) -> bool:
     return evidence.clocks_agree and not evidence.emulated
 
 
-def _with_cause(evidence: Evidence, late: Verdict) -> Verdict:
-    if isinstance(late, Straggler | Delay):
-        return replace(late, cause=why_late(evidence, late.group.name, late.ranks[0]))
-    return late
+def _with_cause(evidence: Evidence, late: Straggler | Delay) -> Straggler | Delay:
+    return replace(late, cause=why_late(evidence, late.group.name, late.ranks[0]))
 
 
 def _missing(evidence: Evidence) -> list[str]:

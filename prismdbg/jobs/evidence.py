@@ -170,7 +170,7 @@ def _of_run(path: Path, most_bytes: int | None, say: Say, each: Callable[[Path, 
         deaths_seen_late=seen_late,
         is_running=is_running,
         ended_wall_ns=ends.told_to_end_ns
-        or (time.time_ns() if is_running else int(supervisor.get("ended_wall_ns", 0))),
+        or (_now_ns(folders, ends) if is_running else int(supervisor.get("ended_wall_ns", 0))),
         asked_only=() if emulated else tuple(read_if_whole(run.config).get("ranks", ())),
         gaps=() if emulated else (*_gaps(run, supervisor, ends, telemetry), *_not_here(run, nodes, unanswered)),
         emulated=emulated,
@@ -282,6 +282,16 @@ def _ends(
         perhaps_told=alone is not None,
         gone_wall_ns={rank: death.wall_ns for rank, death in deaths.items()},
     )
+
+
+def _now_ns(folders: Sequence[Path], ends: _Ends) -> int:
+    """By the clock of a rank that can be seen from here: whoever set the machine's clock since it began lets nobody
+    wait longer."""
+    for folder in folders:
+        log = ends.logs.get(rank_of(folder))
+        if log is not None and rank_of(folder) in ends.alive and not RankProcess(folder).is_out_of_sight:
+            return time.monotonic_ns() + log.wall_offset_ns
+    return time.time_ns()
 
 
 def _silent(node: NodeState, folders: Sequence[Path], said_an_end: Set[int]) -> SilentNode:

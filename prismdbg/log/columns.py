@@ -23,6 +23,8 @@ from prismdbg.capsule.log.records import RecordDecoder
 from prismdbg.errors import CapsuleError
 from prismdbg.log import segment as seg
 from prismdbg.log import step_rows
+from prismdbg.log.kept_marks import KeptMarks
+from prismdbg.log.nonfinite_runs import NonfiniteCall, NonfiniteRuns
 from prismdbg.log.segment import Ints
 from prismdbg.log.summary import parts, summarized
 from prismdbg.model.collective import Collective, Frame, Group
@@ -55,7 +57,9 @@ _ISSUE = {
     "outputs": 18,
 }
 _COMPLETE = {"record_id": 0, "ended_ns": 1, "payload_segment": 4, "source_rank": 5, "status": 6, "flags": 7}
-_DECODED = frozenset(map(int, (fmt.Kind.TEXT, fmt.Kind.STACK, fmt.Kind.GROUP, fmt.Kind.STEP, fmt.Kind.NOTE)))
+_DECODED = frozenset(
+    map(int, (fmt.Kind.TEXT, fmt.Kind.STACK, fmt.Kind.GROUP, fmt.Kind.STEP, fmt.Kind.NOTE, fmt.Kind.MARK))
+)
 _SENT = {"record_id": 0, "flags": 7, "fingerprint": 10}
 _WAIT = {"record_id": 0, "waited_ns": 1, "waiting_thread": 2}
 LAST_BYTES = fmt.EVENT_SEGMENT_BYTES + 1  # a whole segment at least: the newest one may have just begun
@@ -71,11 +75,13 @@ class LogColumns:
     synthesized: what was received is synthesized, so that nothing may be concluded from its values. waited_ns: when
     `waiting_thread` began to wait for it, NOT_ENDED where that is not known. payload_segment: of what was received, if
     `has_payload`, else -1. reduce_op: by its number in the log's format. tensors: equal where the tensors of two
-    collectives are. fingerprint: where `has_fingerprint`, as 64 bits with a sign. on_device: its
-    tensors are not in the host's memory; it is issued and left, so that its time is no wait. sent_late: what it sends
-    is known from its end. rank: -1 where no header is written.
+    collectives are. first_type: the number of the element type of the first tensor, -1 where there is none.
+    fingerprint: where `has_fingerprint`, as 64 bits with a sign. on_device: its tensors are not in the host's memory;
+    it is issued and left, so that its time is no wait. sent_late: what it sends is known from its end. rank: -1 where
+    no header is written. wall_offset_ns: as when the log began, whoever has set the machine's clock since.
     summary: of the steps before, where the log begins later, or was read from later on: `read_from_later`. whole_from:
-    the record from which on all are here; of those before only what is open, and the first with NaN or Inf.
+    the record from which on all are here; of those before only what is open, and the first with NaN or Inf of each run
+    of them. earlier_marks: of steps before `steps`; between two of them, none was skipped by a gradient scaler.
     """
 
     rank: int
@@ -99,6 +105,7 @@ class LogColumns:
     fingerprint: Ints
     reduce_op: Ints
     tensors: Ints
+    first_type: Ints
     source_rank: Ints
     payload_segment: Ints
     has_fingerprint: Bools
@@ -120,6 +127,7 @@ class LogColumns:
     summary: step_rows.Rows = field(default_factory=lambda: step_rows.NO_ROWS, repr=False)
     read_from_later: bool = False
     whole_from: int = 0
+    earlier_marks: list[StepMark] = field(default_factory=list)
 
     def __len__(self) -> int:
         return len(self.record_id)
@@ -140,6 +148,11 @@ class LogColumns:
     def frames(self, stack: int) -> tuple[Frame, ...]:
         """Innermost first; empty where the log does not have the stack."""
         return self.records.stacks.get(stack, ())
+
+    @property
+    def marks(self) -> list[StepMark]:
+        """Of all steps that are here, and of those of before that a summary or a preface keeps."""
+        return [*self.earlier_marks, *self.steps]
 
     @property
     def nonfinite(self) -> Bools:
@@ -186,10 +199,11 @@ class LogColumns:
         fingerprint = np.where(known, left.fingerprint, 0)
         ended_ns = np.where(ended, left.ended_ns, NOT_ENDED)
         steps = [mark for mark in self.steps if mark.time_ns < end_ns]
+        earlier = [mark for mark in self.earlier_marks if mark.time_ns < end_ns]
         notes = [note for note in self.notes if note.time_ns < end_ns]
         summary = self.summary[self.summary["begun_ns"] < end_ns]
         left = replace(left, **taken, ended_ns=ended_ns, fingerprint=fingerprint)
-        return replace(left, steps=steps, notes=notes, summary=summary)
+        return replace(left, steps=steps, earlier_marks=earlier, notes=notes, summary=summary)
 
     def newest(self, count: int) -> LogColumns:
         """With so many of its last rows, and a summary of what is before, as a summary of a segment is."""
@@ -198,11 +212,29 @@ class LogColumns:
         whole_from = int(self.record_id[-count])
         before = self.record_id < whole_from
         stays = ~before | (self.ended_ns == NOT_ENDED)
-        for is_nonfinite in (self.sent_nonfinite, self.received_nonfinite):
-            stays[np.flatnonzero(is_nonfinite)[:1]] = True
         rows = np.flatnonzero(before & (self.record_id >= self._summarized))
         summary = np.concatenate([self.summary, self._rows_of_steps(rows)])
+        stays |= self._is_single & self.nonfinite
+        stays[self._first_of_runs(np.flatnonzero(before & self.nonfinite), summary)] = True
         return replace(self.only(np.flatnonzero(stays)), summary=summary, whole_from=whole_from)
+
+    def _first_of_runs(self, rows: Ints, of_steps: step_rows.Rows) -> Ints:
+        """Of rows with NaN or Inf."""
+        kept = KeptMarks()
+        kept.note((mark.step, mark.source is fmt.StepSource.SKIPPED_BY_SCALER) for mark in self.marks)
+        calls, runs = [], NonfiniteRuns()
+        for has_sent, has, time_ns in (
+            (True, self.sent_nonfinite, self.begun_ns),
+            (False, self.received_nonfinite, self.ended_ns),
+        ):
+            some = rows[has[rows]]
+            some = some[np.lexsort((time_ns[some], self.step[some]))]
+            first = some[np.flatnonzero(np.diff(self.step[some], prepend=-1))]  # of each step
+            for row in first.tolist():
+                step, record_id = int(self.step[row]), int(self.record_id[row])
+                calls.append(NonfiniteCall(step, int(time_ns[row]), record_id, has_sent))
+        found = {*runs.of_part(calls, of_steps, kept.skipped, all_stay=False)} - {*runs.no_longer()}
+        return np.flatnonzero(np.isin(self.record_id, list(found)))
 
     def _rows_of_steps(self, rows: Ints) -> step_rows.Rows:
         ended = np.where(self.ended_ns[rows] == NOT_ENDED, -1, self.ended_ns[rows])
@@ -435,6 +467,7 @@ class _Reading:
         self.sent: dict[str, list[Ints]] = {}  # by what completions say of it
         self.records = RecordDecoder()
         self.steps: list[StepMark] = []
+        self.earlier_marks: list[StepMark] = []
         self.groups: dict[str, Group] = {}
         self.notes: list[Note] = []
         self.rows: list[step_rows.Rows] = [step_rows.NO_ROWS]
@@ -448,14 +481,17 @@ class _Reading:
             words = seg.read_words(path)
             places = seg.find_records(words, path)
             marks = list(parts(words, places.others))
+            header = words[: fmt.HEADER.size // seg.SLOT_BYTES].tobytes()
+            begun = read_header(header, fmt.HEADER.unpack(header)[2], path)
         except (OSError, CapsuleError, struct.error):
             return False
-        if places.damage is not None or not marks:
+        if begun is None or places.damage is not None or not marks:
             return False
         end = next((slot for number, slot in marks if number >= before), len(words))
         others = [(kind, slot) for kind, slot in places.others if slot < end]
         if self._others(words, others, path) < len(words):
             return False
+        self._begin(begun)
         self.kept[len(self.paths)] = words
         self._add_records(words, places, path, end)
         self.read_from_later = True
@@ -487,8 +523,14 @@ class _Reading:
         header = read_header(words[: fmt.HEADER.size // seg.SLOT_BYTES].tobytes(), number, path)
         if header is None:
             return False
-        self.rank, self.pid, self.wall_offset_ns = header
+        self._begin(header)
         return True
+
+    def _begin(self, header: tuple[int, int, int]) -> None:
+        """Times of all segments are of one clock, and so are those of the other ranks and of the supervisor: the offset
+        of the first one counts, which a summary and a preface have, too."""
+        if self.rank < 0:
+            self.rank, self.pid, self.wall_offset_ns = header
 
     def _others(self, words: seg.Words, others: list[tuple[int, int]], path: Path) -> int:
         """The slot up to which the segment can be read."""
@@ -511,6 +553,8 @@ class _Reading:
                 self.records.stack(body)
             case fmt.Kind.STEP:
                 self.steps.append(self.records.step(body))
+            case fmt.Kind.MARK:
+                self.earlier_marks.append(self.records.step(body))
             case fmt.Kind.NOTE:
                 self.notes.append(self.records.note(body))
             case fmt.Kind.GROUP:
@@ -530,7 +574,9 @@ class _Reading:
             return
         values = dict(zip(wanted, seg.fields(words, slots, layout, wanted.values()), strict=True))
         if layout is fmt.ISSUE:
-            values["size_bytes"] = seg.tensor_bytes(words, slots, values.pop("inputs"), values.pop("outputs"))
+            inputs, outputs = values.pop("inputs"), values.pop("outputs")
+            values["size_bytes"] = seg.tensor_bytes(words, slots, inputs, outputs)
+            values["first_type"] = seg.first_types(words, slots, inputs, outputs)
             values["tensors"] = seg.tensors_key(words, slots)
         values |= {"segment": np.full(len(slots), segment, dtype=np.int64), "slot": slots}
         for name, column in values.items():
@@ -565,7 +611,7 @@ class _Reading:
         flags, end_flags = issue.get("flags", _NONE), end["flags"]
         has_payload = (end_flags & fmt.CompleteFlag.PAYLOAD) > 0
         named = ("record_id", "step", "nth", "op", "group", "seq", "size_bytes", "begun_ns", "root", "tag")
-        others = ("thread", "stack", "fingerprint", "reduce_op", "tensors")
+        others = ("thread", "stack", "fingerprint", "reduce_op", "tensors", "first_type")
         return LogColumns(
             rank=self.rank,
             pid=self.pid,
@@ -602,6 +648,7 @@ class _Reading:
             summary=np.concatenate(self.rows),
             read_from_later=self.read_from_later,
             whole_from=0,
+            earlier_marks=self.earlier_marks,
         )
 
 

@@ -219,6 +219,13 @@ def _rest_bytes(words: Words, slot: int, end: int, entries: int) -> int:
     return total
 
 
+def first_types(words: Words, slots: Ints, inputs: Ints, outputs: Ints) -> Ints:
+    """The number of the element type of each collective's first tensor; -1 where it has none."""
+    at = np.minimum(slots + _TENSORS, len(words) - 1)
+    types = (words[at] & np.uint64(0xFF)).astype(np.int64)
+    return np.where(inputs + outputs > 0, types, -1)
+
+
 def tensors_key(words: Words, slots: Ints) -> Ints:
     """A number for the lists of tensors of each collective: equal lists have equal ones, others hardly ever. Devices do
     not count."""

@@ -70,6 +70,7 @@ def of_values(log: RankLog) -> Values:
         fingerprint=ints(lambda c: c.fingerprint or 0),
         reduce_op=ints(lambda c: dtypes.REDUCE_OPS.index(c.reduce_op) if c.reduce_op else fmt.NO_REDUCE_OP),
         tensors=ints(lambda c: hash((c.inputs, c.outputs))),
+        first_type=ints(_first_type),
         source_rank=ints(lambda c: c.source_rank),
         payload_segment=ints(lambda c: -1 if c.payload is None else c.payload.segment),
         has_fingerprint=truths(lambda c: c.fingerprint is not None),
@@ -105,6 +106,10 @@ class _Numbers:
 
     def by_number(self) -> dict[int, Any]:
         return {number: value for value, number in self._numbers.items()}
+
+
+def _first_type(call: Collective) -> int:
+    return next((dtypes.NUMBERS.get(each.dtype, 0) for each in (*call.inputs, *call.outputs)), -1)
 
 
 def _size_bytes(call: Collective) -> int:

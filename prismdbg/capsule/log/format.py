@@ -67,6 +67,7 @@ class Kind(IntEnum):
     STEPS = 9  # in a summary: rows of what the collectives of a step, or of several, did in one segment
     SEGMENT = 10  # in a summary: what follows is of this segment
     CLOCK = 11  # what the program read from clocks: `clock_reads.py`
+    MARK = 12  # in a summary: what a STEP record says, of some of the steps
     END = 0xFFFF
 
 

@@ -133,7 +133,8 @@ class LogReader:
         known = read_header(header, self._segment, path)
         if known is None:
             return False
-        self.rank, self.pid, self.wall_offset_ns = known
+        if self.rank < 0:  # later ones have another offset where the machine's clock was set
+            self.rank, self.pid, self.wall_offset_ns = known
         self._offset = fmt.HEADER.size
         return True
 

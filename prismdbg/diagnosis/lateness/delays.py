@@ -74,9 +74,9 @@ class Delay(Verdict):
         }
 
 
-def find_delays(evidence: Evidence) -> list[Verdict]:
+def find_delays(evidence: Evidence) -> list[Delay]:
     """One rank a group at most. Until the first step is complete ranks wait for those that started later."""
-    found: list[Verdict] = []
+    found: list[Delay] = []
     for name, waits in waits_by_group(evidence).items():
         begun = np.isin(waits.seqs, _begun(evidence, name))
         if begun.sum() < FEWEST_COLLECTIVES:
@@ -125,7 +125,7 @@ def _with_shorter(seqs: Ints, late_ns: Ints, alike: NDArray[np.bool_], others: _
     return found
 
 
-def _delay(evidence: Evidence, name: str, rank: int, seqs: Ints, late_ns: Ints, others: _Others) -> list[Verdict]:
+def _delay(evidence: Evidence, name: str, rank: int, seqs: Ints, late_ns: Ints, others: _Others) -> list[Delay]:
     """`late_ns`: by how much the rank was late in each of `seqs`."""
     if len(seqs) < 2:
         return []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,11 +16,14 @@ from prismdbg.log.segment import Ints
 from prismdbg.log.step_rows import Rows, by_step
 from prismdbg.model.durations import brief
 
+_MAY_NOT_MEET = "the ranks are in different groups or send messages: the others may have waited for another rank"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EarlierStraggler(Verdict):
     """Waited least in `times` of `of` rows of the summaries, each of one step or of several, from step `first` to step
-    `last`; the others waited longer by `lateness_ns` in the middle, which is `share` of the time."""
+    `last`; the others waited longer by `lateness_ns` in the middle, which is `share` of the time. all_meet: it was that
+    rank for which they waited, and no other one."""
 
     first: int
     last: int
@@ -27,23 +31,25 @@ class EarlierStraggler(Verdict):
     of: int
     lateness_ns: int
     share: float
+    all_meet: bool = True
 
     kind = "earlier_straggler"
 
     @property
     def text(self) -> str:
-        where = f"in most steps from {self.first} to {self.last}"
-        return (
-            f"the others waited for rank {self.ranks[0]} {where}, by {brief(self.lateness_ns)} a step: "
-            f"{self.share:.0%} of the time"
-        )
+        rank, where = self.ranks[0], f"in most steps from {self.first} to {self.last}"
+        much = f"by {brief(self.lateness_ns)} a step: {self.share:.0%} of the time"
+        if self.all_meet:
+            return f"the others waited for rank {rank} {where}, {much}"
+        return f"rank {rank} waited least {where}, {much}"
 
     @property
     def lines(self) -> tuple[str, ...]:
-        return (f"from the summary: rank {self.ranks[0]} waited least in {self.times} of its {self.of} rows",)
+        rows = f"from the summary: rank {self.ranks[0]} waited least in {self.times} of its {self.of} rows"
+        return (rows,) if self.all_meet else (rows, _MAY_NOT_MEET)
 
     def details(self) -> dict[str, Any]:
-        names = ("first", "last", "times", "of", "lateness_ns", "share")
+        names = ("first", "last", "times", "of", "lateness_ns", "share", "all_meet")
         return {name: getattr(self, name) for name in names}
 
 
@@ -78,8 +84,24 @@ def find_earlier_waits(evidence: Evidence) -> list[Verdict]:
             of=len(late),
             lateness_ns=lateness_ns,
             share=min(share, 1.0),
+            all_meet=_all_meet(evidence),
         )
     ]
+
+
+def _all_meet(evidence: Evidence) -> bool:
+    """Whether whoever waited did so for all the others, as far as the logs say: a summary does not say in which group,
+    or for which message."""
+    messages = any(log.is_p2p.any() for log in evidence.columns.values())
+    return not messages and are_in_one(
+        evidence.columns, (group.ranks for log in evidence.columns.values() for group in log.groups.values())
+    )
+
+
+def are_in_one(ranks: Iterable[int], groups: Iterable[Sequence[int]]) -> bool:
+    """Whether all ranks are in each of the groups in which one can wait for another."""
+    members = [frozenset(group) for group in {tuple(group) for group in groups} if len(group) > 1]
+    return bool(members) and all(group.issuperset(ranks) for group in members)
 
 
 def _common(rows: list[Rows], parked: frozenset[int]) -> list[Rows]:

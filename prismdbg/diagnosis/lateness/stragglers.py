@@ -63,9 +63,9 @@ class Straggler(Verdict):
         }
 
 
-def find_stragglers(evidence: Evidence) -> list[Verdict]:
+def find_stragglers(evidence: Evidence) -> list[Straggler]:
     """One rank a group at most, where most of its collectives waited for that rank, and not for nothing."""
-    found: list[Verdict] = []
+    found: list[Straggler] = []
     for name, waits in waits_by_group(evidence).items():
         if len(waits.seqs) < FEWEST_COLLECTIVES:
             continue

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from pathlib import Path
 from statistics import median
 
 from prismdbg.capsule.log import notes
@@ -14,10 +15,12 @@ from prismdbg.capsule.log.batch import Batch
 from prismdbg.capsule.log.events import Event, Note, StepMark
 from prismdbg.capsule.log.notes import moment_of
 from prismdbg.capsule.manifest import Incident, IncidentKind
+from prismdbg.diagnosis.failures import says_lost_peer
+from prismdbg.diagnosis.lateness.earlier_waits import are_in_one
 from prismdbg.diagnosis.wording import exit_code, place
 from prismdbg.errors import INTERRUPTED, UsageError
 from prismdbg.jobs.record.nonfinite_watch import MOST_INCIDENTS, NO_MORE, UNNAMED, NonfiniteWatch
-from prismdbg.jobs.storage.run_folder import attempt_of
+from prismdbg.jobs.storage.run_folder import attempt_of, rank_of
 from prismdbg.model.collective import Group, group_title
 from prismdbg.model.moment import Moment
 
@@ -160,6 +163,7 @@ class StepWaits:
     """How long each rank waited in its collectives, by step: who lets the others wait waits least."""
 
     _waited_ns: dict[str, dict[int, int]] = field(default_factory=dict)
+    groups: dict[str, Mapping[str, Group]] = field(default_factory=dict)  # by folder; they are filled meanwhile
 
     def add(self, folder: str, step: int, waited_ns: int) -> None:
         steps = self._waited_ns.setdefault(folder, {})
@@ -174,6 +178,12 @@ class StepWaits:
             return None
         least = min(waited, key=waited.__getitem__)
         return least, round(median(ns for folder, ns in waited.items() if folder != least)) - waited[least]
+
+    @property
+    def all_meet(self) -> bool:
+        """Whether all ranks are in the same groups, so that those that waited did so for the one that did not."""
+        ranks = [rank_of(Path(folder)) for folder in self._waited_ns]
+        return are_in_one(ranks, (group.ranks for known in self.groups.values() for group in known.values()))
 
 
 @dataclass(slots=True)
@@ -235,6 +245,7 @@ class _Attempt:
         ]
 
     def note_batch(self, folder: str, batch: Batch, groups: Mapping[str, Group], now_ns: int) -> None:
+        self._waits.groups[folder] = groups
         self.note_waits(folder, batch.waited_ns)
         if "nan" in self.triggers:
             self._nonfinite.note_batch(folder, batch, groups, now_ns)
@@ -279,13 +290,14 @@ class _Attempt:
         return [wanted for wanted in found if wanted.time_ns < told_ns]
 
     def _first_raised(self, now_ns: int, ended: bool) -> list[Wanted]:
-        """Of those that raised; the peers of a rank that raises lose their connections to it, and raise, too."""
+        """Of those that raised; the peers of a rank that raises lose their connections to it, and raise, too, even
+        before it where it closes them on its way out."""
         if not _has_settled(self._raised_since_ns, now_ns, ended):
             return []
         self._raised_since_ns = None
         raised, self._raised = self._raised, []
         self._fired |= {_raised_by(note) for _, note in raised}
-        folder, note = min(raised, key=lambda one: one[1].time_ns)
+        folder, note = min(raised, key=lambda one: (says_lost_peer(one[1]), one[1].time_ns))
         of_thread = bool(note.data.get("thread"))
         self._raised_first = None if of_thread else (folder, note.time_ns)
         text = f"{note.data.get('type')}: {note.data.get('text')}{self._who_left(folder, note.time_ns)}"
@@ -346,7 +358,11 @@ class _Attempt:
         least = self._waits.least(slow.step)
         if least is not None and least[1] >= _MOST_OF_IT * (slow.took_ns - slow.median_ns):
             folder, longer_ns = least
-            text += f"; the others waited {longer_ns / 1e9:.2f} s for {_title(folder)}"
+            longer = f"{longer_ns / 1e9:.2f} s"
+            if self._waits.all_meet:
+                text += f"; the others waited {longer} for {_title(folder)}"
+            else:
+                text += f"; {_title(folder)} waited least in it, the others {longer} longer"
         incident = Incident(kind=IncidentKind.SLOW, text=text, moment=Moment(slow.step))
         return [Wanted(folder=folder, incident=incident, last=Moment(slow.step, 1 << 60), time_ns=slow.time_ns)]
 

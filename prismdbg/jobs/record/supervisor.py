@@ -118,6 +118,7 @@ class Supervisor:
         self._interrupted: dict[str, int] = {}
         self._is_noted = False  # that the job was told to end
         self._ended = Flag()
+        self._ended_wall_ns = 0
         self._only_writes = False  # the job has ended
         self._nodes = OnlyNode(run) if member is None else AmongNodes(member, lambda text: self._ledger.problem(text))
         self._ledger = Ledger(self._nodes.supervisor_json, job.pid, policy.keep, say, self._nodes.made_elsewhere)
@@ -143,6 +144,7 @@ class Supervisor:
             self._say(f"incidents of the job are not detected, and no capsule is created: {error}; the job continues")
             return as_shell(self._job.wait())
         code = self._job.wait()
+        self._ended_wall_ns = wall_ns()  # before the last look, which may take long
         self._ended.set()
         try:
             self._only_writes = True
@@ -176,7 +178,7 @@ class Supervisor:
         self._guarded(self._nodes.publish)
         self._ledger.note(
             exit_code=self._job.returncode,
-            ended_wall_ns=wall_ns(),
+            ended_wall_ns=self._ended_wall_ns,
             deaths=self._deaths.order(),
             how_they_died=[death.to_json() for death in self._deaths.deaths()],
             interrupted=self._interrupted,

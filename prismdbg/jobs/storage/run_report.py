@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from functools import cache
+from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from shlex import quote
@@ -60,16 +60,38 @@ class StatesSeen:
 
     def __init__(self, run: RunFolder) -> None:
         self.states: dict[Path, RankState] = {}
-        self._has_ended = _end_of(run)
+        self._end = _JobEnd(run)
 
     def add(self, folder: Path, log: LogColumns) -> None:
         """`log`: at least what `rank_states` reads of it. A damaged one it shall read itself, and refuse."""
         if log.damage is None and (folder / "rank.json").exists():
-            self.states[folder.resolve()] = _of_log(folder, log, None, self._has_ended)
+            self.states[folder.resolve()] = _of_log(folder, log, None, self._end)
 
 
-def _end_of(run: RunFolder) -> Callable[[], bool]:
-    return cache(lambda: "exit_code" in supervisor_report(run))
+class _JobEnd:
+    """What the supervisor says of it; read when first asked for."""
+
+    def __init__(self, run: RunFolder) -> None:
+        self._run = run
+
+    @property
+    def is_seen(self) -> bool:
+        return "exit_code" in self._report
+
+    def was_with_0(self, name: str) -> bool:
+        """Whether the rank of that folder ended by itself with exit code 0, whatever its log says."""
+        return self._deaths.get(name) == (0, 0)
+
+    @cached_property
+    def _report(self) -> Mapping[str, Any]:
+        return supervisor_report(self._run)
+
+    @cached_property
+    def _deaths(self) -> dict[str, tuple[Any, Any]]:
+        """By folder the signal and the exit code."""
+        known = self._report.get("how_they_died", [])
+        deaths = [death for death in known if isinstance(death, Mapping)] if isinstance(known, list) else []
+        return {str(death.get("rank")): (death.get("signal"), death.get("code")) for death in deaths}
 
 
 def rank_states(
@@ -82,27 +104,27 @@ def rank_states(
     of these ranks are not read again. each: gives the ranks' folders one by one, and may tell how far they are read."""
     places = dict(chain.from_iterable(((name, node) for name in node.ranks) for node in nodes))
     folders = [folder for folder in run.rank_folders() if (folder / "rank.json").exists()]
-    has_ended = _end_of(run)
+    end = _JobEnd(run)
     are_many = len(folders) > MANY
     return [
-        seen.get(folder.resolve()) or _state(folder, places.get(folder.name), has_ended, are_many=are_many)
+        seen.get(folder.resolve()) or _state(folder, places.get(folder.name), end, are_many=are_many)
         for folder in each(folders)
     ]
 
 
-def _state(folder: Path, node: NodeState | None, has_ended: Callable[[], bool], *, are_many: bool) -> RankState:
-    """`has_ended`: whether all of the job has. are_many: to read all of their logs takes long."""
+def _state(folder: Path, node: NodeState | None, end: _JobEnd, *, are_many: bool) -> RankState:
+    """are_many: to read all of their logs takes long."""
     if node is not None and folder.name in node.progress and (are_many or (node.local and not node.visible)):
         return _told(folder, node, node.progress[folder.name])
     logs = folder if node is None else node.logs_of(folder)
     if node is not None and node.local and not event_segments(logs):
         return _untold(folder, node)
     try:
-        return _read(logs, node, has_ended)
+        return _read(logs, node, end)
     except (CapsuleError, OSError):
         if (logs / "rank.json").exists():
             raise
-        return _read(folder, node, has_ended)  # its job has ended meanwhile: the log is in RUN now, and not here
+        return _read(folder, node, end)  # its job has ended meanwhile: the log is in RUN now, and not here
 
 
 def _told(folder: Path, node: NodeState, told: Mapping[str, Any]) -> RankState:
@@ -147,15 +169,15 @@ def _word_told(folder: Path, node: NodeState, word: str) -> str:
     return "lost" if node.is_lost else "died"
 
 
-def _read(folder: Path, node: NodeState | None, has_ended: Callable[[], bool]) -> RankState:
-    return _of_log(folder, read_whole(folder, LAST_BYTES), node, has_ended)
+def _read(folder: Path, node: NodeState | None, end: _JobEnd) -> RankState:
+    return _of_log(folder, read_whole(folder, LAST_BYTES), node, end)
 
 
-def _of_log(folder: Path, log: LogColumns, node: NodeState | None, has_ended: Callable[[], bool]) -> RankState:
+def _of_log(folder: Path, log: LogColumns, node: NodeState | None, end: _JobEnd) -> RankState:
     return RankState(
         name=folder.name,
         node="" if node is None else node.name,
-        state=_word(folder, log, node, has_ended),
+        state=_word(folder, log, node, end),
         moment=str(log.last_moment),
         collectives=log.issued,
         in_flight=int((log.ended_ns == NOT_ENDED).sum()),
@@ -207,7 +229,7 @@ def _used(folder: Path, pattern: str) -> int:
     return used
 
 
-def _word(folder: Path, log: LogColumns, node: NodeState | None, has_ended: Callable[[], bool]) -> str:
+def _word(folder: Path, log: LogColumns, node: NodeState | None, end: _JobEnd) -> str:
     kinds = [note.kind for note in log.notes]
     process = RankProcess(folder)
     if was_replaced(folder):
@@ -221,9 +243,11 @@ def _word(folder: Path, log: LogColumns, node: NodeState | None, has_ended: Call
         return "failed" if any(exit_codes(log.notes)) else "ended"
     if any(note.kind == "incident" and not was_outlived(log, note) for note in log.notes):
         return "failed"
+    if end.was_with_0(folder.name):  # os._exit, say
+        return "ended"
     if node is not None and process.is_out_of_sight:
         return "running" if node.has(folder.name) else "lost" if node.is_lost else "died"
-    return "not visible from here" if process.is_out_of_sight and not has_ended() else "died"
+    return "not visible from here" if process.is_out_of_sight and not end.is_seen else "died"
 
 
 def report(

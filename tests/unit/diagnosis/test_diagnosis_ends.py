@@ -319,6 +319,66 @@ def test_who_was_killed_together_with_those_that_wait_did_not_stop_them(waited_n
     assert first_of(found, Stopped).certainty is certainty
 
 
+class TestWaitsEndWithRanks:
+    """Launchers end the others when a rank has died, and supervisors note the end of a job later."""
+
+    def job(self, first: int | None = None) -> Job:
+        """Ranks 0 and 2 are in a call, that one perhaps before the other; rank 1 computes."""
+        job = Job(3)
+        job.steps(5)
+        if first is not None:
+            job.call(only={first}, done=False)
+            job.now_ns += 3 * MILLISECOND_NS
+        job.call(only={0, 2} - {first}, done=False)
+        return job
+
+    @pytest.mark.parametrize(("first", "number"), [(None, signal.SIGABRT), (2, signal.SIGKILL)])
+    def test_who_never_joined_after_a_death_is_no_hang(self, first: int | None, number: int) -> None:
+        job = self.job(first)
+        died_ns = job.now_ns + 5 * MILLISECOND_NS
+        gone = {0: died_ns, 1: died_ns + 100 * MILLISECOND_NS, 2: died_ns + 30 * SECOND_NS}
+        signals = {0: int(number), 1: int(signal.SIGTERM), 2: int(signal.SIGKILL)}
+
+        found = found_in(
+            job, 32 * SECOND_NS, silent=frozenset(job.ranks), died_first=0, signals=signals, gone_wall_ns=gone
+        )
+
+        assert said(found) == [("died", Certainty.CERTAIN, 0), ("stopped", Certainty.HINT, 1)]
+
+    def test_a_job_that_goes_on_after_its_ranks_waited_no_longer(self) -> None:
+        job = self.job()
+        gone = dict.fromkeys(job.ranks, job.now_ns + 5 * MILLISECOND_NS)
+
+        found = found_in(job, 600 * SECOND_NS, silent=frozenset(job.ranks), gone_wall_ns=gone)
+
+        stopped = first_of(found, Stopped)
+        assert stopped.certainty is Certainty.HINT
+        assert stopped.waited_ns is not None and stopped.waited_ns < 10 * MILLISECOND_NS
+
+    def test_a_rank_that_fails_ends_the_wait_for_another(self) -> None:
+        job = self.job(2)
+        job.raises(0, "RuntimeError", "Application timeout caused pair closure")
+        assert first_of(found_in(job, 60 * SECOND_NS), Stopped).certainty is Certainty.HINT
+
+    def test_a_watchdog_that_ends_a_rank_after_its_wait_does_not(self) -> None:
+        job = self.job()
+        gone = dict.fromkeys(job.ranks, job.now_ns + 600 * SECOND_NS)
+        signals = {0: int(signal.SIGABRT), 1: int(signal.SIGTERM), 2: int(signal.SIGTERM)}
+        found = found_in(
+            job, 601 * SECOND_NS, silent=frozenset(job.ranks), died_first=0, signals=signals, gone_wall_ns=gone
+        )
+        assert said(found) == [("stopped", Certainty.CERTAIN, 1), ("died", Certainty.CERTAIN, 0)]
+
+    def test_by_a_clock_that_is_not_known_no_wait_ends(self) -> None:
+        job = self.job()
+        gone = {1: job.now_ns + MILLISECOND_NS}
+        nodes = {0: "a", 1: "b", 2: "a"}
+        found = found_in(
+            job, 60 * SECOND_NS, gone_wall_ns=gone, nodes=nodes, unknown_clocks=frozenset({"b"}), silent=frozenset({1})
+        )
+        assert first_of(found, Stopped).certainty is Certainty.CERTAIN
+
+
 class TestOutlivedExceptions:
     def job(self, rank: int, waits: set[int], world: int = 3) -> Job:
         """A rank prints an exception; a hundred steps later a call does not complete."""

@@ -14,17 +14,19 @@ from hypothesis import strategies as st
 
 from prismdbg.capsule.log.events import Note
 from prismdbg.capsule.log.format import StepSource
-from prismdbg.diagnosis.evidence import Evidence
+from prismdbg.capsule.manifest import Incident, IncidentKind
+from prismdbg.diagnosis.evidence import Evidence, SeenIncident
 from prismdbg.diagnosis.failures import Died, Raised
-from prismdbg.diagnosis.lateness.delays import Delay
+from prismdbg.diagnosis.lateness.delays import Delay, find_delays
 from prismdbg.diagnosis.lateness.stragglers import LEAST_LATENESS_NS, Straggler
 from prismdbg.diagnosis.match import MatchState
-from prismdbg.diagnosis.mismatches import Mismatch
+from prismdbg.diagnosis.mismatches import Mismatch, _GroupCalls, find_mismatches
 from prismdbg.diagnosis.nonfinite import Birth, FirstNonfinite
 from prismdbg.diagnosis.stops import How, Stopped
 from prismdbg.diagnosis.verdict import Certainty, Verdict
 from prismdbg.diagnosis.why import Diagnosis, diagnose
 from prismdbg.model.collective import Frame, State
+from prismdbg.model.moment import Moment
 from tests.unit.logs import MILLISECOND_NS, WORLD, Job, Tensors, chain_of_waits, circle_of_waits, put_on_device
 
 MINUTE_NS = 60_000 * MILLISECOND_NS
@@ -196,6 +198,57 @@ class TestStopped:
         job.call(without={2}, done=False)
 
         assert diagnose(evidence(job, ended_after_ns=MILLISECOND_NS, is_running=True)).verdicts == ()
+
+    @pytest.mark.parametrize(
+        ("waited_s", "step_s", "certainty"),
+        [(1.3, 0, Certainty.HINT), (61, 0, Certainty.CERTAIN), (61, 25, Certainty.HINT), (601, 600, Certainty.CERTAIN)],
+    )
+    def test_while_the_job_runs_a_pause_is_no_hang(self, waited_s: float, step_s: int, certainty: Certainty) -> None:
+        """As `record` decides it: from a minute on, and three times the longest step, but for ten minutes."""
+        job = Job(4)
+        job.steps(50)
+        job.steps(1, lasting_ns=step_s * 1000 * MILLISECOND_NS)
+        job.call(without={0}, done=False)
+
+        ended_after_ns = int(waited_s * 1000 * MILLISECOND_NS)
+        stopped = only(diagnose(evidence(job, ended_after_ns=ended_after_ns, is_running=True)), Stopped)
+
+        assert stopped.certainty is certainty
+        so_far = certainty is Certainty.HINT
+        joined = "has not joined it so far" if so_far else "never joined it"
+        assert stopped.text.endswith(f"; rank 0 {joined}") and stopped.lines[0].startswith(f"rank 0 {joined}: ")
+        assert any("not long enough to be called a hang" in line for line in stopped.lines) is so_far
+
+    @pytest.mark.parametrize(("paused_s", "certainty"), [(25, Certainty.HINT), (15, Certainty.CERTAIN)])
+    def test_so_is_a_pause_as_there_were_before_where_nobody_marks_steps(
+        self, paused_s: int, certainty: Certainty
+    ) -> None:
+        job = Job(4)
+        for _ in range(3):
+            job.call()
+            job.now_ns += paused_s * 1000 * MILLISECOND_NS
+        job.call(without={0}, done=False)
+        found = diagnose(evidence(job, ended_after_ns=61_000 * MILLISECOND_NS, is_running=True))
+        assert only(found, Stopped).certainty is certainty
+
+    def test_what_was_recorded_as_a_hang_is_one(self) -> None:
+        job = Job(4)
+        job.steps(5)
+        job.call(without={0}, done=False)
+        hang = Incident(kind=IncidentKind.HANG, text="ranks 1, 2 and 3 waited 5 s", moment=Moment(5, 1))
+        seen = SeenIncident(incident=hang, ranks=(0,), attempt=0)
+
+        found = diagnose(evidence(job, ended_after_ns=6000 * MILLISECOND_NS, is_running=True, incidents=(seen,)))
+
+        assert only(found, Stopped).certainty is Certainty.CERTAIN
+
+    def test_a_rank_that_is_gone_does_not_come_any_more(self) -> None:
+        job = Job(4)
+        job.steps(5)
+        job.raises(0)
+        job.call(without={0}, done=False)
+        found = diagnose(evidence(job, ended_after_ns=2000 * MILLISECOND_NS, is_running=True))
+        assert only(found, Stopped).certainty is Certainty.CERTAIN
 
 
 class TestPartialEvidence:
@@ -692,6 +745,30 @@ class TestMismatches:
 
         assert diagnose(evidence(job)).verdicts == ()
 
+    @pytest.mark.parametrize(("op", "decoded"), [("alltoall_", 0), ("scatter_", 2)])
+    def test_what_may_differ_in_each_call_is_decoded_once_at_most(
+        self, op: str, decoded: int, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        job = Job(2)
+        for number in range(50):
+            job.call(op, root=0)
+            for rank, log in job.logs.items():
+                tensors = Tensors(shape=(number % 2 + 2 * rank + 1,)).metas
+                log.collectives[-1] = replace(log.collectives[-1], inputs=tensors)
+        asked: list[object] = []
+        calls = _GroupCalls.calls
+        monkeypatch.setattr(_GroupCalls, "calls", lambda self, place: asked.append(place) or calls(self, place))
+
+        assert find_mismatches(evidence(job)) == [] and len(asked) == decoded
+
+    def test_another_element_type_is_wrong_also_where_sizes_are_free(self) -> None:
+        job = Job(2)
+        for _ in range(3):
+            job.call("alltoall_")
+        job.calls(1)[1] = replace(job.calls(1)[1], inputs=Tensors(shape=(9,), dtype="float16").metas)
+        job.calls(1)[1] = replace(job.calls(1)[1], outputs=Tensors(shape=(9,), dtype="float16").metas)
+        assert self.mismatch(job).state is MatchState.COLLECTIVE_DTYPE_MISMATCH
+
 
 class TestConsequencesOfMismatches:
     """Rank 1 passes another shape in the fifth collective, and its process is aborted there."""
@@ -779,6 +856,28 @@ class TestStragglers:
 
 
 class TestDelays:
+    def test_a_rank_that_is_always_late_to_another_group_hides_none(self) -> None:
+        job = Job(4)
+        job.group("pair", (0, 1))
+        for step in range(60):
+            for _ in range(2):
+                job.call(group="pair", late_ns={1: 2 * MILLISECOND_NS})
+            job.call(late_ns={3: 40 * MILLISECOND_NS} if step >= 45 else {})
+            for rank in job.ranks:
+                job.next_step(rank)
+        found = [v for v in diagnose(evidence(job)).verdicts if isinstance(v, Delay | Straggler)]
+        assert [(v.kind, v.ranks, v.group.name) for v in found] == [("delay", (3,), WORLD), ("straggler", (1,), "pair")]
+
+    def test_a_rank_that_is_always_late_is_told_once(self) -> None:
+        job = Job(4)
+        for step in range(30):
+            job.call(late_ns={3: (20 if step < 5 else 60) * MILLISECOND_NS})
+            for rank in job.ranks:
+                job.next_step(rank)
+        assert find_delays(evidence(job))
+        assert only(diagnose(evidence(job)), Straggler).ranks == (3,)
+        assert not [v for v in diagnose(evidence(job)).verdicts if isinstance(v, Delay)]
+
     def slowed(self, rank: int = 2, delays: int = 6) -> Job:
         """Three collectives a step; the rank is late to the first of each in the last steps."""
         job = Job(4)

@@ -30,11 +30,14 @@ def summary(waited_ms: Sequence[int], first: int = 0) -> Rows:
     return rows
 
 
-def evidence(folder: Path, rows: Sequence[Rows], device: str = "cpu") -> Evidence:
-    """Of ranks that have issued nothing else of interest since."""
+def evidence(folder: Path, rows: Sequence[Rows], device: str = "cpu", pair: Sequence[int] = ()) -> Evidence:
+    """Of ranks that have issued nothing else of interest since. pair: some of them are in a group of their own, too."""
     logs = {}
     for rank, of_rank in enumerate(rows):
         log = write_training(folder / str(rank), steps=1, rank=rank)
+        log.group("0", range(len(rows)), "default_pg")
+        if rank in pair:
+            log.group("1", pair)
         log.complete(log.issue(1, 1, device=device))
         logs[rank] = rank_log(replace(read_columns(folder / str(rank)), summary=of_rank))
     return Evidence(logs=logs, world_size=len(rows))
@@ -51,6 +54,13 @@ def test_the_rank_that_waited_least(tmp_path: Path) -> None:
         "the others waited for rank 2 in most steps from 0 to 11, by 38.5 ms a step: 35% of the time"
     )
     assert verdict in diagnose(found).verdicts
+
+
+def test_who_does_not_meet_the_others_is_not_said_to_be_waited_for(tmp_path: Path) -> None:
+    rows = [summary([100] * 12), summary([100] * 12), summary([2] * 12)]
+    (verdict,) = find_earlier_waits(evidence(tmp_path, rows, pair=(0, 1)))
+    assert verdict.text == "rank 2 waited least in most steps from 0 to 11, by 98.0 ms a step: 98% of the time"
+    assert any("may have waited for another rank" in line for line in verdict.lines)
 
 
 def test_on_a_device_a_summary_has_no_waits(tmp_path: Path) -> None:

@@ -80,6 +80,31 @@ def test_messages_of_unknown_source_are_not_compared() -> None:
     assert not verdicts(job)
 
 
+def test_who_waits_for_a_message_of_any_rank_may_hang() -> None:
+    job = Job(3)
+    job.point_to_point(2, 0)
+    job.receive(0, -1, op="recv_any_source_")
+    (stop,) = stops(job, 10 * MINUTE_NS, is_running=True)
+    assert (stop.certainty, stop.ranks, stop.stall.unknown) == (Certainty.LIKELY, (1, 0), ())
+    assert stop.text.endswith("any rank to 0 tag 0 #0, 0.2 for 600 s; rank 1 has sent it no message")
+    assert stop.lines[0].startswith("rank 1 has sent it no message: its log shows no error")
+    assert not after(job, 600), "a rank that serves others may wait for a message as long as it likes"
+
+
+@pytest.mark.parametrize("why", ["all have sent", "it only listens", "it is not waited for", "it is short"])
+def test_and_it_may_not(why: str) -> None:
+    job = Job(3)
+    for rank in (1, 2) if why == "all have sent" else (2,):
+        job.point_to_point(rank, 0)
+    job.receive(0, -1, op="recv_any_source_", thread=9)
+    if why == "it only listens":
+        job.call()
+    if why == "it is not waited for":
+        job.calls(0)[-1] = replace(job.calls(0)[-1], is_async=True)
+    found = stops(job, (MILLISECOND_NS if why == "it is short" else 10 * MINUTE_NS))
+    assert all(stop.certainty is Certainty.HINT for stop in found) and bool(found) is (why == "it is short")
+
+
 def test_groups_of_one_name_and_other_members_are_not_compared() -> None:
     job = Job(4)
     job.steps(2)

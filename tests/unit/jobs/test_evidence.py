@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import time
 from dataclasses import replace
 from pathlib import Path
 from signal import SIGKILL, SIGTERM
@@ -569,6 +570,15 @@ def test_a_capsule_says_what_its_own_log_and_the_stacks_say(packed: bool, tmp_pa
     assert found.verdicts[0].lines == (f"rank 1 was at {frame}, holding the GIL",)
     assert found.missing[0] == "a capsule contains only the log of its own rank, here rank 0"
     assert found.ranks == (0,)
+
+
+def test_of_a_job_that_runs_it_is_now_by_the_clock_as_its_ranks_found_it(tmp_path: Path) -> None:
+    """Somebody has set the machine's clock since: nobody waits for longer."""
+    log = rank_folder(tmp_path, "0")
+    (log.folder / "rank.json").write_text(json.dumps({"pid": os.getpid(), "world_size": 2}))
+    evidence = gather(tmp_path)
+    assert evidence.is_running
+    assert abs(evidence.ended_wall_ns - evidence.logs[0].wall_offset_ns - time.monotonic_ns()) < 60 * 10**9
 
 
 @pytest.mark.parametrize(("note", "lost"), [("exit", ()), ("incident", ()), ("", (1,))])

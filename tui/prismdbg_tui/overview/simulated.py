@@ -137,4 +137,5 @@ _NUMBERS = (
     "fingerprint",
     "reduce_op",
     "tensors",
+    "first_type",
 )

@@ -60,6 +60,16 @@ def test_of_those_that_raised_the_first_is_the_incident_whatever_log_was_read_fi
     assert watch.due(NOW + 9 * SETTLE_NS, ended=True) == [], "an incident of each kind once"
 
 
+def test_who_lost_a_connection_follows_one_that_closed_it_before_it_raised() -> None:
+    """`finally: destroy_process_group()` closes them before the exception is noted."""
+    watch = IncidentWatch(ALL)
+    watch.feed("0", raised(100, "Connection closed by peer"), NOW)
+    watch.feed("1", raised(104, "bad batch"), NOW)
+    watch.feed("2", raised(105, "another bad batch"), NOW)
+    (wanted,) = settled(watch)
+    assert (wanted.folder, wanted.incident.text, wanted.time_ns) == ("1", "RuntimeError: bad batch", 104)
+
+
 @pytest.mark.parametrize(
     ("folder", "code", "time_ns", "left"),
     [
@@ -228,21 +238,34 @@ def test_a_step_that_takes_a_multiple_of_the_median() -> None:
     assert not watch.settling
 
 
-@pytest.mark.parametrize(("waits_s", "folder"), [((30, 28, 1, 29), "2"), ((2, 3, 2, 3), "0")])
-def test_a_slow_step_is_of_the_rank_for_which_the_others_waited(waits_s: tuple[int, ...], folder: str) -> None:
-    """The step of every rank is slow. Where nobody waited, all were slow by themselves."""
+@pytest.mark.parametrize(
+    ("waits_s", "pairs", "folder", "waited"),
+    [
+        ((30, 28, 1, 29), False, "2", "; the others waited 28.00 s for rank 2"),
+        ((30, 28, 1, 29), True, "2", "; rank 2 waited least in it, the others 28.00 s longer"),
+        ((2, 3, 2, 3), False, "0", ""),
+    ],
+)
+def test_a_slow_step_is_of_the_rank_for_which_the_others_waited(
+    waits_s: tuple[int, ...], pairs: bool, folder: str, waited: str
+) -> None:
+    """The step of every rank is slow. Where nobody waited, all were slow by themselves; and where not all of them meet,
+    it is not known for whom they waited."""
     watch = IncidentWatch(ALL)
     second = 10**9
     for number in range(1, 13):
         for rank in range(4):
             watch.feed(str(rank), StepMark(number, number * second, StepSource.OPTIMIZER), NOW)
+    for rank in range(4):
+        watch.feed(str(rank), Group(name=WORLD, ranks=tuple(range(4))), NOW)
+        if pairs:
+            watch.feed(str(rank), Group(name="pair", ranks=(0, 1) if rank < 2 else (2, 3)), NOW)
     for rank, wait_s in enumerate(waits_s):
         watch.feed(str(rank), Batch(waited_ns={12: wait_s * second}), NOW)
     for rank in range(4):
         watch.feed(str(rank), StepMark(13, (12 + 31) * second, StepSource.OPTIMIZER), NOW)
     (wanted,) = settled(watch)
     assert wanted.folder == folder
-    waited = "; the others waited 28.00 s for rank 2" if folder == "2" else ""
     assert wanted.incident.text == f"step 12 took 31.00 s, 31.0 times the median{waited}"
 
 

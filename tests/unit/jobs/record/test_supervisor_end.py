@@ -84,6 +84,17 @@ def test_that_the_job_was_told_to_end_is_known_while_a_capsule_is_made(
     assert seen[0]["interrupted"]["signal"] == signal.SIGTERM
 
 
+def test_a_job_ends_before_what_is_captured_of_it(
+    supervised: tuple[Supervisor, list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, handlers_restored: None
+) -> None:
+    supervisor, _ = supervised
+    looked_ns: list[int] = []
+    monkeypatch.setattr(supervisor, "_look", lambda ended: looked_ns.append(wall_ns()) if ended else None)
+    assert supervisor.watch(lambda: None) == 0
+    (last_ns,) = looked_ns
+    assert 0 < read_json(RunFolder(tmp_path / "run").supervisor_json)["ended_wall_ns"] < last_ns
+
+
 def test_a_run_that_is_removed_meanwhile_is_named_and_the_jobs_exit_code_is_kept(
     supervised: tuple[Supervisor, list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
