@@ -17,6 +17,7 @@ from types import TracebackType
 
 from prismdbg.capsule import checked_json, container_dump, layout, transfer
 from prismdbg.capsule.checked_json import Fields
+from prismdbg.capsule.exact_file import Known
 from prismdbg.capsule.limits import MAX_MANIFEST_BYTES
 from prismdbg.capsule.manifest import FileEntry, Manifest
 from prismdbg.capsule.partial import already_exists, partial_folder, publish
@@ -170,10 +171,14 @@ class CapsuleWriter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capsule:
-    """An opened capsule. Only its manifest was read."""
+    """An opened capsule. Only its manifest was read.
+
+    folder: the one that was verified, before anything in it is run; others may be able to put another one at `path`.
+    """
 
     path: Path
     manifest: Manifest
+    folder: Known | None = None
 
     @classmethod
     def open(cls, path: Path) -> Capsule:
@@ -190,6 +195,11 @@ class Capsule:
             )
         data = checked_json.read_bytes(file, limit_bytes=MAX_MANIFEST_BYTES)
         return cls(path=path, manifest=Manifest.from_bytes(data, str(file)))
+
+    @property
+    def exact_path(self) -> Path:
+        """Without a link in it, where it was verified."""
+        return self.path if self.folder is None else Path(self.folder.path)
 
     @property
     def log(self) -> Path:

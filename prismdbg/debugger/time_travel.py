@@ -248,7 +248,7 @@ def _is_image(name: str) -> bool:
 @contextmanager
 def open_travel(request: ReplayRequest, say: Say) -> Iterator[Travel]:
     """Everything that is made for it is removed at the end, checkpoints too, however it ends."""
-    require_replayable(request.capsule)
+    request = replace(request, capsule=require_replayable(request.capsule))
     say_missing(request, say)
     with session_folder() as session, RankFolder(session / RANK) as own, checkpoint_folder() as folder:
         runtime = choose(

@@ -62,8 +62,8 @@ class LiveReplay:
 @contextmanager
 def open_replay(request: ReplayRequest, say: Say) -> Iterator[LiveReplay]:
     """Everything that is made for the replay is removed at the end, however it ends."""
-    capsule = request.capsule
-    require_replayable(capsule)
+    capsule = require_replayable(request.capsule)
+    request = replace(request, capsule=capsule)
     say_missing(request, say)
     with session_folder() as session, RankFolder(session / RANK) as own:
         runtime = choose(request.runtime, capsule.manifest.origin, request.allow_writes, on_gpu=uses_gpu(capsule))
