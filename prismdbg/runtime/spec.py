@@ -184,6 +184,12 @@ class ReplaySpec:
         return self.session / CONTROL_FOLDER
 
     @property
+    def capsule_paths(self) -> tuple[Path, ...]:
+        """By which the capsule's files are named."""
+        real = [] if self.capsule_folder is None else [Path(self.capsule_folder.path)]
+        return (*real, *([] if self.capsule is None else [self.capsule]))
+
+    @property
     def private(self) -> tuple[Path, ...]:
         """The starter's folders, which the rank must not reach."""
         return (self.control,) if self.saving is None else (self.control, self.saving.folder)
