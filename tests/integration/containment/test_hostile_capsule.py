@@ -210,7 +210,7 @@ def test_no_link_in_a_capsule_is_followed_to_a_file_of_the_rank(case: Case) -> N
         (folder / "files").symlink_to("private")
         spec, _ = case.plan()
         laid = LaidFile(source=folder / "files" / "content", target="/data/of/rank")
-        with pytest.raises((RuntimeFailure, OSError)):
+        with pytest.raises((RuntimeFailure, FacilityError)):
             case.runtime.start(replace(spec, files=(*spec.files, laid))).kill()
 
 
