@@ -228,6 +228,9 @@ def test_logs_that_another_process_has_copied_are_none(
     publish_left(run, said.append)
     assert said == [f"node n1: another process has copied its logs meanwhile, and removed {local.path}"]
     assert not NodeFolder(run.nodes / "n1").published.exists()
+    local.ranks.mkdir(parents=True)
+    with pytest.raises(FileNotFoundError), local.alone():
+        pytest.fail("it is not there any more")
 
 
 def test_nothing_is_removed_before_it_is_on_the_disk(
