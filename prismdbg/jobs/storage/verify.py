@@ -63,7 +63,10 @@ def require_replayable(capsule: Capsule) -> Capsule:
             if Capsule.open(held).manifest != capsule.manifest:
                 raise exact_file.replaced(str(capsule.path))
     except OSError as error:
-        raise CapsuleError(f"{capsule.path} cannot be opened: {error.strerror}", hint="check its permissions, or copy it to another folder") from error
+        raise CapsuleError(
+            f"{capsule.path} cannot be opened: {error.strerror}",
+            hint="check its permissions, or copy it to another folder",
+        ) from error
     for finding in found:
         if finding.severity is Severity.INCOMPLETE:
             raise CapsuleError(
