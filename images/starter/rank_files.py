@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 
 import user_namespace
 from confine import FILE_CAPABILITIES, KEPT_CAPABILITIES, hold_capabilities, lay_filter
-from exact_paths import open_known
+from exact_paths import open_exact, open_known
 from rooted_tree import Owner, RootedTree, require_ordinary
 from syscalls import PlaceError
 
@@ -58,9 +58,9 @@ def write_all(spec: Spec, root: str) -> None:
 
 
 def open_source(file: dict[str, Any]) -> BinaryIO:
-    """A regular file. One of this machine must be the one that was looked at."""
+    """A regular file, through no link. One of this machine must be the one that was looked at."""
     if file["known"] is None:
-        held = os.open(file["source"], os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+        held = open_exact(file["source"], os.O_PATH | os.O_NOFOLLOW)
     else:
         held = open_known(file["known"])
     try:

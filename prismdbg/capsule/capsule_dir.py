@@ -6,7 +6,6 @@ Opening reads the manifest and trusts the rest; `verify` does not. Packed ones: 
 from __future__ import annotations
 
 import errno
-import os
 import stat
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
@@ -17,11 +16,12 @@ from types import TracebackType
 
 from prismdbg.capsule import checked_json, container_dump, layout, transfer
 from prismdbg.capsule.checked_json import Fields
+from prismdbg.capsule.exact_file import Known
 from prismdbg.capsule.limits import MAX_MANIFEST_BYTES
 from prismdbg.capsule.manifest import FileEntry, Manifest
 from prismdbg.capsule.partial import already_exists, partial_folder, publish
 from prismdbg.capsule.rank_json import RankJson, read_rank, startable
-from prismdbg.capsule.transfer import Transfer
+from prismdbg.capsule.transfer import Transfer, sync, sync_tree
 from prismdbg.errors import CapsuleError, FacilityError
 from prismdbg.model.meanwhile import Tell, by_bytes, unheard, working
 from prismdbg.model.plain_text import one_line
@@ -147,11 +147,11 @@ class CapsuleWriter:
         data = whole.to_bytes()
         parsed = Manifest.from_bytes(data)  # what this program could not read again must not be written
         transfer.write_new(self._partial / layout.MANIFEST, data)
-        _sync(self._partial)
+        sync_tree(self._partial)
         path = next((path for path in names or (self.path,) if publish(self._partial, path)), None)
         if path is None:
             raise already_exists(self.path)
-        _sync_folder(path.parent)
+        sync(path.parent)
         return Capsule(path=path, manifest=parsed)
 
     def _target(self, name: str) -> Path:
@@ -170,10 +170,14 @@ class CapsuleWriter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capsule:
-    """An opened capsule. Only its manifest was read."""
+    """An opened capsule. Only its manifest was read.
+
+    folder: the one that was verified, before anything in it is run; others may be able to put another one at `path`.
+    """
 
     path: Path
     manifest: Manifest
+    folder: Known | None = None
 
     @classmethod
     def open(cls, path: Path) -> Capsule:
@@ -190,6 +194,11 @@ class Capsule:
             )
         data = checked_json.read_bytes(file, limit_bytes=MAX_MANIFEST_BYTES)
         return cls(path=path, manifest=Manifest.from_bytes(data, str(file)))
+
+    @property
+    def exact_path(self) -> Path:
+        """Without a link in it, where it was verified."""
+        return self.path if self.folder is None else Path(self.folder.path)
 
     @property
     def log(self) -> Path:
@@ -216,20 +225,6 @@ class Capsule:
         if name not in self.manifest.files:
             return None
         return checked_json.read(self.path / layout.check_file_name(name))
-
-
-def _sync(folder: Path) -> None:
-    for path in folder.rglob("*"):
-        _sync_folder(path)
-    _sync_folder(folder)
-
-
-def _sync_folder(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _fault(path: Path) -> str:

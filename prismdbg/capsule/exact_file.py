@@ -10,7 +10,10 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import BinaryIO
 
 from prismdbg.capsule import rank_path
@@ -30,12 +33,20 @@ class Known:
 
 def known(path: str) -> Known:
     """What the name leads to now, also through links. `OSError` where there is nothing, or it is the kernel's."""
+    with held(path) as (found, _):
+        return found
+
+
+@contextmanager
+def held(path: str) -> Iterator[tuple[Known, Path]]:
+    """What the name leads to now, also through links, and a path that leads to it as long as this lasts, whatever has
+    its name by then. `OSError` as of `known`."""
     real = os.path.realpath(path)
-    held = open_exact(real)
+    descriptor = open_exact(real)
     try:
-        return _known(real, held)
+        yield _known(real, descriptor), Path(f"/proc/self/fd/{descriptor}")
     finally:
-        os.close(held)
+        os.close(descriptor)
 
 
 def open_exact(path: str) -> int:
@@ -60,13 +71,13 @@ def open_exact(path: str) -> int:
 
 def open_real(path: str) -> BinaryIO:
     """For reading: a regular file at this very path. A pipe or a device is not even opened."""
-    held = open_exact(path)
+    found = open_exact(path)
     try:
-        if not stat.S_ISREG(os.fstat(held).st_mode):
+        if not stat.S_ISREG(os.fstat(found).st_mode):
             raise OSError(errno.EINVAL, "it is not a regular file", path)
-        return os.fdopen(os.open(f"/proc/self/fd/{held}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
+        return os.fdopen(os.open(f"/proc/self/fd/{found}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
     finally:
-        os.close(held)
+        os.close(found)
 
 
 def open_known(file: Known) -> BinaryIO:
@@ -74,14 +85,14 @@ def open_known(file: Known) -> BinaryIO:
     try:
         content = open_real(file.path)
     except OSError as error:
-        raise _replaced(file.path) from error
+        raise replaced(file.path) from error
     if _known(file.path, content.fileno()) == file:
         return content
     content.close()
-    raise _replaced(file.path)
+    raise replaced(file.path)
 
 
-def _replaced(path: str) -> FacilityError:
+def replaced(path: str) -> FacilityError:
     return FacilityError(f"{path} was replaced while the replay was started", hint="try again")
 
 

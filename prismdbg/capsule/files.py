@@ -111,7 +111,7 @@ def read_files(capsule: Capsule) -> tuple[RankFile, ...]:
 
 def content_path(capsule: Capsule, file: RankFile) -> Path:
     """Where the bytes of a file that is INSIDE lie."""
-    return capsule.path / layout.content(file.sha256)
+    return capsule.exact_path / layout.content(file.sha256)
 
 
 def changed(file: RankFile) -> str:

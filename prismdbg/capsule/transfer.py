@@ -94,6 +94,23 @@ def open_plain(path: Path) -> BinaryIO:
     return os.fdopen(descriptor, "rb")
 
 
+def sync_tree(folder: Path) -> None:
+    """The folder and all that is in it are on the disk when this returns; links are not followed out of it."""
+    for path in folder.rglob("*"):
+        if not path.is_symlink():
+            sync(path)
+    sync(folder)
+
+
+def sync(path: Path) -> None:
+    """A file, or the names in a folder."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def data_parts(descriptor: int) -> Iterator[tuple[int, int]]:
     """Where an open file has data, in order: the first byte and the one after the last. Between them are holes, which
     read as zeros."""

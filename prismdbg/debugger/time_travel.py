@@ -59,7 +59,7 @@ class Travel:
         self.output: Output = plan.own.output
         self.why_no_checkpoints = why_not
         self.strict = request.strict
-        self.unhidden: Unhidden = unhidden(runtime, plan)
+        self.unhidden: Unhidden = unhidden(runtime, plan, request.capsule)
         self.end_record = last_record(self.capsule)
         self.first_record = 0
         self.on_cut: Callable[[int], None] = lambda _: None
@@ -202,7 +202,7 @@ class Travel:
             self.own.mend(self._plan.agent)
         say = _nothing if self._was_started else self._say  # again: a way back, which is told as one
         deadline = NEVER if self._was_started else self._request.deadline
-        self._running = start(self._runtime, self._plan_at(number), self.capsule, say, deadline)
+        self._running = start(self._runtime, self._plan_at(number), self.capsule, say, deadline, self.unhidden)
         self._was_started = True
         self._client = connect(self._plan, self.running, deadline)
         if number == ORIGIN:
@@ -248,7 +248,7 @@ def _is_image(name: str) -> bool:
 @contextmanager
 def open_travel(request: ReplayRequest, say: Say) -> Iterator[Travel]:
     """Everything that is made for it is removed at the end, checkpoints too, however it ends."""
-    require_replayable(request.capsule)
+    request = replace(request, capsule=require_replayable(request.capsule))
     say_missing(request, say)
     with session_folder() as session, RankFolder(session / RANK) as own, checkpoint_folder() as folder:
         runtime = choose(

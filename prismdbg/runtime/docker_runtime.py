@@ -69,7 +69,8 @@ class DockerRuntime:
             python = own_python(self._cache)
             late = [file for file in spec.files if _is_late(file)]
             isolation = Isolation.PID if spec.engine else Isolation.NONE
-            write_spec(spec, isolation, binds=_bound_files(spec), files=late, in_container=True)
+            known = [bind for bind in (*spec.all_binds(), *_bound_files(spec)) if bind.known is not None]
+            write_spec(spec, isolation, binds=known, files=late, in_container=True)
             starter = copy_starter(spec.control / _STARTER)
             _hand_over(spec)
             command = starter_command(python.command, starter, spec.control / SPEC)

@@ -10,7 +10,7 @@ from prismdbg.capsule import path_kind
 from prismdbg.errors import RuntimeFailure
 from prismdbg.runtime.names import PLAIN
 from prismdbg.runtime.runtime import Say, fact_and_advice, silent
-from prismdbg.runtime.spec import ImageOrigin, ReplaySpec
+from prismdbg.runtime.spec import ImageOrigin, LaidFile, ReplaySpec
 from prismdbg.runtime.started_rank import StartedRank
 from prismdbg.runtime.starter_process import start_process
 from prismdbg.runtime.starter_spec import Isolation
@@ -33,6 +33,8 @@ class PlainRuntime:
             return "a plain process repeats the program's writes on this machine: add --allow-writes to permit that"
         if moved := [bind.target for bind in spec.binds if Path(bind.target) != bind.source]:
             return f"{moved[0]} cannot be mounted without namespaces: use Docker or run as root"
+        if mine := [file for file in spec.files if _is_replaced(file, spec)]:
+            return f"a plain process reads {mine[0].target}, not {mine[0].source}: use --runtime docker or local"
         if spec.uid not in (os.geteuid(), 0):
             return f"the rank ran as user {spec.uid}: run as this user, or use Docker"
         return None
@@ -47,3 +49,10 @@ class PlainRuntime:
                     f"{file.target} does not exist on this machine", hint="use Docker or namespaces, which provide it"
                 )
         return start_process(spec, "a plain process on this machine", Isolation.NONE)
+
+
+def _is_replaced(file: LaidFile, spec: ReplaySpec) -> bool:
+    """By a file of the user's, as the edited program is. What the capsule has is compared with what is here."""
+    if file.source is None or any(file.source.is_relative_to(capsule) for capsule in spec.capsule_paths):
+        return False
+    return os.path.realpath(file.source) != os.path.realpath(file.target)

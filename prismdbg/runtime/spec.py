@@ -142,6 +142,7 @@ class ReplaySpec:
     folders: to be there, also when empty; absent: not to be there, for the rank made it only later.
     links: of the rank's, beside those of the environment: where each lies, and where it leads. `files`, `folders` and
     `absent` are named without them.
+    capsule_folder: which folder the capsule's path must lead to.
     environment: the installed files the rank needs, for places that do not share this machine's.
     saving: None where nobody will want to go back.
     allow_writes: the caller accepts that the program's side effects happen again, for real.
@@ -154,6 +155,7 @@ class ReplaySpec:
     session: Path
     python: str
     capsule: Path | None = None
+    capsule_folder: Known | None = None
     environment: Environment | None = None
     binds: tuple[Bind, ...] = ()
     files: tuple[LaidFile, ...] = ()
@@ -182,6 +184,12 @@ class ReplaySpec:
         return self.session / CONTROL_FOLDER
 
     @property
+    def capsule_paths(self) -> tuple[Path, ...]:
+        """By which the capsule's files are named."""
+        real = [] if self.capsule_folder is None else [Path(self.capsule_folder.path)]
+        return (*real, *([] if self.capsule is None else [self.capsule]))
+
+    @property
     def private(self) -> tuple[Path, ...]:
         """The starter's folders, which the rank must not reach."""
         return (self.control,) if self.saving is None else (self.control, self.saving.folder)
@@ -193,7 +201,9 @@ class ReplaySpec:
             Bind(source=self.session / GIVEN, target=str(self.session / GIVEN)),
         ]
         if self.capsule is not None:
-            own.append(Bind(source=self.capsule, target=str(self.capsule)))
+            folder = self.capsule_folder
+            source = self.capsule if folder is None else Path(folder.path)
+            own.append(Bind(source=source, target=str(self.capsule), known=folder))
         if self.engine is not None:
             own.append(Bind(source=self.engine.folder, target=str(self.engine.folder)))
         return (*own, *self.binds)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import pwd
+import shlex
 import stat
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -21,7 +22,7 @@ from typing import BinaryIO
 from prismdbg.capsule import path_kind, rank_path
 from prismdbg.capsule.exact_file import Known, known, known_of, open_real
 from prismdbg.capsule.rank_path import problem, require_outside_kernel
-from prismdbg.errors import CapsuleError, FacilityError
+from prismdbg.errors import CapsuleError, FacilityError, PrismError
 from prismdbg.runtime.environment import Environment, InstalledFile
 from prismdbg.runtime.spec import LaidFile
 
@@ -117,7 +118,12 @@ def open_installed(path: str) -> BinaryIO:
     raise not_installed(path)
 
 
-def not_installed(path: str) -> CapsuleError:
+def not_installed(path: str) -> PrismError:
+    if folder := next((folder for folder in map(str, Path(path).parents) if _is_everybodys(folder)), ""):
+        return FacilityError(
+            f"{path} is not shown: {folder} looks like an installation, but everybody may write to it",
+            hint=f"run `chmod o-w {shlex.quote(folder)}`, if all in it is meant to be read",
+        )
     return CapsuleError(
         f"the capsule lists {path} as an installed file, but it is in no installation on this machine",
         hint="fetch the capsule again: this copy was altered",
@@ -150,9 +156,15 @@ def _leads_to_one(folder: str) -> bool:
 
 
 def _is_installation(folder: str) -> bool:
-    if folder in _too_wide() or not _is_folder_of_few(folder):
-        return False
-    path = Path(folder)
+    return folder not in _too_wide() and _is_folder_of_few(folder) and _looks_like_one(Path(folder))
+
+
+def _is_everybodys(folder: str) -> bool:
+    """Whether it would be an installation, were it not for who may write to it."""
+    return folder not in _too_wide() and not _is_folder_of_few(folder) and _looks_like_one(Path(folder))
+
+
+def _looks_like_one(path: Path) -> bool:
     return (
         path.name in ("site-packages", "dist-packages")
         or path_kind.is_file(path / "pyvenv.cfg")
@@ -163,12 +175,12 @@ def _is_installation(folder: str) -> bool:
 
 
 def _is_folder_of_few(folder: str) -> bool:
-    """Not one like /tmp, in which anybody can put what makes it look like an installation."""
+    """Not one like /tmp or /scratch, in which anybody can put what makes it look like an installation."""
     try:
         mode = Path(folder).stat().st_mode
     except OSError:
         return False
-    return stat.S_ISDIR(mode) and not mode & stat.S_ISVTX
+    return stat.S_ISDIR(mode) and not mode & (stat.S_ISVTX | stat.S_IWOTH)
 
 
 @cache

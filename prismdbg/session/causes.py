@@ -9,6 +9,7 @@ from typing import NamedTuple
 from prismdbg.session.source_calls import Kind, SourceCall
 
 SHOWN = 4
+NAMED = 50  # of the files that differ, in a note
 _POSSIBLE = "possible: "
 
 
@@ -16,11 +17,14 @@ class Unhidden(NamedTuple):
     """What a replay may see although it was not there, or was different, when the recorded rank began.
 
     unsearched: folders with too many entries to search all of them. undated: files that were created since,
-    but whose time of modification is older, as a copy that keeps the time has it.
+    but whose time of modification is older, as a copy that keeps the time has it. younger: what was created or changed
+    since and is not hidden. differing: a sentence on each recorded file in whose place the program got another one.
     """
 
     unsearched: tuple[str, ...] = ()
     undated: tuple[str, ...] = ()
+    younger: tuple[str, ...] = ()
+    differing: tuple[str, ...] = ()
 
 
 ALL_HIDDEN = Unhidden()
@@ -100,7 +104,9 @@ def _files(facts: Facts) -> Iterator[str]:
             f"{_POSSIBLE}the program opened files that did not exist at the capture, so a replay lacks "
             f"them: {_some(facts.gone_files)}"
         )
-    yield from (f"{_POSSIBLE}{text}" for text in not_hidden(facts.unhidden))
+    if differing := facts.unhidden.differing:
+        yield f"the program ran on files that differ from the recorded ones: {_some(differing)}"
+    yield from (f"{_POSSIBLE}{text}" for text in _younger(facts.unhidden))
     if undated := facts.unhidden.undated:
         yield f"{_POSSIBLE}files were created after the start moment, but have an older time: {_some(undated)}"
 
@@ -114,12 +120,21 @@ def _asked(facts: Facts) -> Iterator[str]:
 
 
 def not_hidden(unhidden: Unhidden) -> tuple[str, ...]:
-    """A sentence where a replay may see files that nobody looked at. An undated file is one only once a replay differs:
-    most were changed by name or mode alone."""
-    if not (folders := unhidden.unsearched):
-        return ()
-    what = "the replay may see files that were created or changed after the start moment"
-    return (f"{what}: too many entries to check in {_some(folders)}",)
+    """A sentence where a replay runs on other files than the recorded ones, and where it may see files that nobody
+    looked at. An undated file is one only once a replay differs: most were changed by name or mode alone."""
+    texts = [*_younger(unhidden)]
+    if differing := unhidden.differing:
+        what = "the replay runs with this machine's files, of which these differ from the recorded ones"
+        texts.insert(0, f"{what}: {_some(differing, NAMED)}")
+    return tuple(texts)
+
+
+def _younger(unhidden: Unhidden) -> Iterator[str]:
+    if younger := unhidden.younger:
+        yield f"the replay sees files that were created or changed after the start moment: {_some(younger)}"
+    if folders := unhidden.unsearched:
+        what = "the replay may see files that were created or changed after the start moment"
+        yield f"{what}: too many entries to check in {_some(folders)}"
 
 
 def _environment(facts: Facts) -> Iterator[str]:
@@ -159,6 +174,6 @@ def _of(facts: Facts, kind: Kind) -> tuple[str, ...]:
     return tuple(str(call) for call in facts.calls if call.kind is kind)
 
 
-def _some(words: Sequence[str]) -> str:
-    more = len(words) - SHOWN
-    return ", ".join(words[:SHOWN]) + (f" and {more} more" if more > 0 else "")
+def _some(words: Sequence[str], shown: int = SHOWN) -> str:
+    more = len(words) - shown
+    return ", ".join(words[:shown]) + (f" and {more} more" if more > 0 else "")

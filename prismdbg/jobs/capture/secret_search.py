@@ -14,6 +14,7 @@ from bisect import bisect_right
 from collections.abc import Collection, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,7 @@ from prismdbg.jobs.storage.verify import require_named_files
 from prismdbg.log.rank_log import read_log
 from prismdbg.model.collective import Collective
 from prismdbg.model.meanwhile import Tell, by_bytes, unheard, working
+from prismdbg.runtime.environment import Environment
 
 # While a capsule is made, of one text file; what lies behind is searched for tokens and known values only. And of all
 # of them, the small ones first: a program and its settings come before its data.
@@ -55,6 +57,8 @@ PICKLES = 1000  # of one payload
 NAME_MOST, VALUE_MOST = 256, 16384  # characters of a name in a pickle, and of a secret that it says is one
 # What they say is a path, which a replay needs as it is.
 PATH_NOTES = ("built", "file", "folder", "made", "listed", "ran")
+_PATHS = ("absent", "changed", "folders", "gone", "listed", "sys_path")  # of rank.json
+_PATH = ("base_prefix", "executable", "inject", "prefix", "socket")
 KNOWN = "a value that was redacted elsewhere"
 RAW_MEMORY = "raw memory of the rank, which cannot be searched exhaustively"
 SPAWNED = "what multiprocessing gave the rank"
@@ -311,8 +315,7 @@ def _in_texts(capsule: Capsule, logs: Collection[RankLog]) -> Iterator[Finding]:
     rank = capsule.rank()
     texts = [*texts_of(capsule.manifest).items(), *(said for log in logs for said in note_texts(log))]
     texts += [(f"description of group {shown_path(g.name)}", g.desc) for g in capsule.manifest.groups]
-    paths = [*(file.path for file in read_files(capsule)), *map(str, rank.get("listed", ()))]
-    texts += [(f"path of file {shown_path(path)}", path) for path in paths]
+    texts += _paths(capsule, rank, logs)
     texts += [(f"link {shown_path(name)}", f"{name}\n{target}") for name, target in rank.get("links", {}).items()]
     texts += [("working directory", str(rank.get("cwd", "")))]
     for place, text in texts:
@@ -326,6 +329,27 @@ def _in_texts(capsule: Capsule, logs: Collection[RankLog]) -> Iterator[Finding]:
             yield Finding(place=f"variable {str(name)[:200]}", what="looks like a secret", state=State.KEPT)
     for found in find("\n".join(_strings(rank.get("orig_argv", [])))):
         yield Finding(place="argument", what=found.what, state=State.KEPT)
+
+
+def _paths(capsule: Capsule, rank: Mapping[str, Any], logs: Collection[RankLog]) -> Iterator[tuple[str, str]]:
+    """Place and text of each path that the capsule names, once."""
+    files = dict.fromkeys([*(file.path for file in read_files(capsule)), *map(str, rank.get("listed", ()))])
+    others = [str(path) for key in _PATHS for path in rank.get(key, ())] + [str(rank.get(key, "")) for key in _PATH]
+    others += [text for log in logs for note in log.notes if note.kind in PATH_NOTES for text in _strings(note.data)]
+    yield from ((f"path of file {shown_path(path)}", path) for path in files)
+    yield from ((f"path {shown_path(path)}", path) for path in dict.fromkeys(others) if path not in files)
+    yield from _installed_paths(capsule)
+
+
+def _installed_paths(capsule: Capsule) -> Iterator[tuple[str, str]]:
+    """Those with a secret in them. Each folder and each name is searched once: a capsule lists tens of thousands."""
+    if (fields := capsule.part(layout.ENVIRONMENT)) is None:
+        return
+    found = cache(lambda part: any(find(part)))
+    for file in Environment.from_json(fields).files:
+        folder, _, name = file.path.rpartition("/")
+        if any(map(found, (folder, name, file.target))):
+            yield f"path of installed file {shown_path(file.path)}", f"{file.path}\n{file.target}"
 
 
 def _in_state(capsule: Capsule) -> Iterator[Finding]:

@@ -185,7 +185,7 @@ def run_to_end(
     if verdict.outcome not in AS_RECORDED:
         live.running.require_no_limit_met(ends=verdict.end in (End.FINISHED, End.DIED))
     if verdict.outcome is Outcome.DIVERGED and verdict.story is None:
-        verdict.notes += causes_lines(with_causes({}, live.capsule, live.client, live.runtime, live.unhidden))
+        verdict.notes += causes_lines(with_causes({}, live.capsule, live.client, live.unhidden))
     other_end = verdict.outcome in (Outcome.DIVERGED, Outcome.RANK_LOST) or verdict.raised is not None
     if other_end and (text := redacted_arguments(live.capsule)):
         verdict.notes.append(text)
@@ -247,7 +247,7 @@ def _take(event: Message, verdict: Verdict, live: LiveReplay, received: Received
     verdict.tally = event.get("tally", verdict.tally)
     if kind == "diverged":
         verdict.end = End.DIFFERED
-        verdict.story = with_causes(event, live.capsule, live.client, live.runtime, live.unhidden)
+        verdict.story = with_causes(event, live.capsule, live.client, live.unhidden)
         verdict.source = _source(live, event)
         return True
     if kind == "exception":

@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from prismdbg.capsule.capsule_dir import Capsule
-from prismdbg.capsule.files import Place, changed, content_path, read_files
+from prismdbg.capsule.files import Place, content_path, read_files
 from prismdbg.capsule.manifest import Origin
 from prismdbg.errors import PrismError
 from prismdbg.protocol.client import AgentClient
 from prismdbg.protocol.wire import Message
-from prismdbg.runtime.names import PLAIN
 from prismdbg.session.causes import ALL_HIDDEN, Facts, Unhidden, likely_causes
 from prismdbg.session.source_calls import source_calls
 from prismdbg.settings.seeds import MODULES, UNSEEDED
@@ -23,13 +22,11 @@ LONGEST_SOURCE_BYTES = 1 << 20
 MOST_SOURCES = 200
 
 
-def with_causes(
-    story: Message, capsule: Capsule, client: AgentClient, runtime: str = "", unhidden: Unhidden = ALL_HIDDEN
-) -> Message:
+def with_causes(story: Message, capsule: Capsule, client: AgentClient, unhidden: Unhidden = ALL_HIDDEN) -> Message:
     """The `diverged` event with its likely causes. `unhidden`: as the replay's plan has it."""
     told = _surroundings(client)
     facts = replace(
-        facts_of(story, capsule, _texts(told.get("surroundings")), runtime),
+        facts_of(story, capsule, _texts(told.get("surroundings"))),
         unhidden=unhidden,
         unregistered=_names(told, "unregistered"),
         synthesized_before=_names(told, "synthesized"),
@@ -41,12 +38,11 @@ def with_causes(
     return {**story, "causes": {"found": list(causes.found), "not_found": list(causes.not_found)}}
 
 
-def facts_of(story: Message, capsule: Capsule, now: Mapping[str, str], runtime: str = "") -> Facts:
+def facts_of(story: Message, capsule: Capsule, now: Mapping[str, str]) -> Facts:
     """`now`: what the rank runs on, by title; empty where it cannot say."""
     rank = capsule.rank()
     files = read_files(capsule)
     inside = [file for file in files if file.place is Place.INSIDE]
-    theirs = [reason for file in inside if (reason := changed(file))] if runtime == PLAIN else []  # it runs on those
     taken_out = [f"variable {name}" for name in _names(rank, "redacted")]
     taken_out += [f"the value of {name}" for name in _names(rank, "redacted_arguments")]
     taken_out += [file.path for file in files if file.place is Place.REDACTED]
@@ -58,7 +54,7 @@ def facts_of(story: Message, capsule: Capsule, now: Mapping[str, str], runtime: 
         values_only=bool(differences) and all(not difference["structural"] for difference in differences),
         from_state=capsule.manifest.origin is Origin.STATE,
         from_start=capsule.manifest.origin.starts_program,
-        changed_files=(*_names(rank, "changed"), *theirs),
+        changed_files=_names(rank, "changed"),
         gone_files=_names(rank, "gone"),
         missing=tuple(taken_out) if capsule.manifest.origin.starts_program else (),
         recorded=recorded_surroundings(capsule),

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from prismdbg.capsule.capsule_dir import Capsule
+from prismdbg.capsule.files import Place, changed, read_files
 from prismdbg.capsule.log.coverage import capsule_span
 from prismdbg.capsule.manifest import Origin
 from prismdbg.capsule.secrets.masking import (
@@ -21,7 +23,7 @@ from prismdbg.log.rank_log import read_log
 from prismdbg.model import user_code
 from prismdbg.model.deadline import NEVER, Deadline
 from prismdbg.protocol.client import AgentClient, connect_when_ready
-from prismdbg.runtime.names import LOCAL
+from prismdbg.runtime.names import LOCAL, PLAIN
 from prismdbg.runtime.rank_folder import Output, RankFolder
 from prismdbg.runtime.runtime import RunningRank, Runtime, fact_and_advice
 from prismdbg.runtime.spec import RANK
@@ -62,13 +64,14 @@ class LiveReplay:
 @contextmanager
 def open_replay(request: ReplayRequest, say: Say) -> Iterator[LiveReplay]:
     """Everything that is made for the replay is removed at the end, however it ends."""
-    capsule = request.capsule
-    require_replayable(capsule)
+    capsule = require_replayable(request.capsule)
+    request = replace(request, capsule=capsule)
     say_missing(request, say)
     with session_folder() as session, RankFolder(session / RANK) as own:
         runtime = choose(request.runtime, capsule.manifest.origin, request.allow_writes, on_gpu=uses_gpu(capsule))
         plan = make_plan(request, session, own)
-        running = start(runtime, plan, capsule, say, request.deadline)
+        seen = unhidden(runtime, plan, capsule)
+        running = start(runtime, plan, capsule, say, request.deadline, seen)
         try:
             with connect(plan, running, request.deadline) as client:
                 yield LiveReplay(
@@ -79,25 +82,33 @@ def open_replay(request: ReplayRequest, say: Say) -> Iterator[LiveReplay]:
                     own=own,
                     first_record=take_over(client, request),
                     end_record=last_record(capsule),
-                    unhidden=unhidden(runtime, plan),
+                    unhidden=seen,
                 )
         finally:
             running.kill()
 
 
-def start(runtime: Runtime, plan: Plan, capsule: Capsule, say: Say, deadline: Deadline) -> RunningRank:
+def start(runtime: Runtime, plan: Plan, capsule: Capsule, say: Say, deadline: Deadline, seen: Unhidden) -> RunningRank:
+    """`seen`: what the runtime does not hide."""
     if reason := runtime.refuses(plan.spec):
         fact, advice = fact_and_advice(reason)
         raise FacilityError(fact, hint=advice)
-    for text in filter(None, (redacted_arguments(capsule), *not_hidden(unhidden(runtime, plan)))):
+    for text in filter(None, (redacted_arguments(capsule), *not_hidden(seen))):
         say(text)
     say(f"{runtime.name}: {_BEGINNING[capsule.manifest.origin]}")  # last: a screen shows it while it lasts
     return runtime.start(replace(plan.spec, deadline=deadline), say)
 
 
-def unhidden(runtime: Runtime, plan: Plan) -> Unhidden:
-    """What of this machine the rank may see although it is younger than its start; a container shows nothing of it."""
-    return plan.unhidden if runtime.name == LOCAL else ALL_HIDDEN
+def unhidden(runtime: Runtime, plan: Plan, capsule: Capsule) -> Unhidden:
+    """What of this machine the rank may see although it is younger than its start; a container shows nothing of it, a
+    plain process all, in place of the capsule's own files."""
+    if runtime.name != PLAIN:
+        return plan.unhidden if runtime.name == LOCAL else ALL_HIDDEN
+    inside = (file for file in read_files(capsule) if file.place is Place.INSIDE)
+    return plan.unhidden._replace(
+        younger=tuple(path for path in plan.spec.absent if os.path.lexists(path)),
+        differing=tuple(reason for file in inside if (reason := changed(file))),
+    )
 
 
 def redacted_arguments(capsule: Capsule) -> str:

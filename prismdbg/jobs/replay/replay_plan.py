@@ -144,6 +144,7 @@ def _plan_image(request: ReplayRequest, session: Path, own: RankFolder) -> Plan:
         session=session,
         python=str(rank["executable"]),
         capsule=capsule.path,
+        capsule_folder=capsule.folder,
         environment=_environment(capsule),
         binds=(
             Bind(source=own.path, target=bind_target(str(socket.parent), trusted), read_only=False),
@@ -214,6 +215,7 @@ def _plan_start(request: ReplayRequest, session: Path, own: RankFolder) -> Plan:
         session=session,
         python=str(rank["executable"]),
         capsule=capsule.path,
+        capsule_folder=capsule.folder,
         environment=_environment(capsule),
         binds=_native(str(cache_dir() / "native")),
         files=laid,
@@ -270,7 +272,8 @@ def _rank_package(capsule: Capsule, session: Path) -> Path:
     if layout.RANK_PACKAGE not in capsule.manifest.files:
         raise CapsuleError("the capsule lacks the part of prismdbg that runs in the rank", hint="capture it again")
     folder = session / GIVEN / "recorder"
-    rank_package.unpack((capsule.path / layout.RANK_PACKAGE).read_bytes(), folder)
+    with exact_file.open_real(str(capsule.exact_path / layout.RANK_PACKAGE)) as package:  # what it has, the rank sees
+        rank_package.unpack(package.read(), folder)
     return folder
 
 

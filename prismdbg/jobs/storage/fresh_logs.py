@@ -14,7 +14,7 @@ from prismdbg.capsule.log.reader import iter_logs
 from prismdbg.errors import CapsuleError, FacilityError, UsageError
 from prismdbg.jobs.storage.file_system_time import file_system_now
 from prismdbg.jobs.storage.job_nodes import NodeFolder, NodeState, last_beat, node_folders, node_states
-from prismdbg.jobs.storage.local_logs import publish_all, publish_logs
+from prismdbg.jobs.storage.local_logs import LocalFolder, publish_all, publish_logs
 from prismdbg.jobs.storage.ranks_alive import still_runs
 from prismdbg.jobs.storage.run_folder import RunFolder, read_json, write_json
 from prismdbg.model.meanwhile import by_bytes, working
@@ -113,15 +113,13 @@ def _is_gone(node: NodeFolder, state: NodeState) -> bool:
 def _publish(run: RunFolder, node: NodeFolder, say: Say) -> None:
     local = node.local
     assert local is not None, "it was asked"
-    names = [path.name for path in iter_logs(local.ranks)]
-    living = [name for name in names if still_runs(read_json(local.ranks / name / "rank.json"))]
     try:
-        with working() as tell:
-            copied = by_bytes(tell, f"copying the logs of node {node.name}", local.size_bytes())
-            (publish_logs if living else publish_all)(local, run.path, copied)
-        if not living:
-            write_json(node.published, {"by": "hand"})
+        with local.alone():
+            names, living = _copied(run, node, local)
     except OSError as error:
+        if not local.path.exists():
+            say(f"node {node.name}: another process has copied its logs meanwhile, and removed {local.path}")
+            return
         raise FacilityError(
             f"the logs of node {node.name} cannot be copied into {run.path}: {error.strerror}",
             hint=f"check its space and permissions, then run this again; the logs stay in {local.path}",
@@ -129,8 +127,20 @@ def _publish(run: RunFolder, node: NodeFolder, say: Say) -> None:
     if living:
         say(f"node {node.name}: {_ranks(living)} still runs; run this again when the job has ended")
         return
-    local.remove()
     say(f"node {node.name}: copied the logs of {_ranks(names)}, and removed {local.path}")
+
+
+def _copied(run: RunFolder, node: NodeFolder, local: LocalFolder) -> tuple[list[str], list[str]]:
+    """All ranks of the node, and those that still run. Without one, what was copied is removed there."""
+    names = [path.name for path in iter_logs(local.ranks)]
+    living = [name for name in names if still_runs(read_json(local.ranks / name / "rank.json"))]
+    with working() as tell:
+        copied = by_bytes(tell, f"copying the logs of node {node.name}", local.size_bytes())
+        (publish_logs if living else publish_all)(local, run.path, copied)
+    if not living:
+        write_json(node.published, {"by": "hand"})
+        local.remove()
+    return names, living
 
 
 def _ranks(names: Sequence[str]) -> str:

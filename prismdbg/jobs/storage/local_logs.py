@@ -6,11 +6,14 @@ RUN says where such a folder is. RUN may be foreign: a folder counts only if it 
 
 from __future__ import annotations
 
+import errno
 import os
 import re
+import secrets
 import shutil
-from collections.abc import Callable
-from contextlib import suppress
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypedDict
@@ -18,8 +21,9 @@ from typing import TypedDict
 from prismdbg.capsule.checked_json import Word, checked
 from prismdbg.capsule.log import format as fmt
 from prismdbg.capsule.log.reader import event_segments, iter_logs
-from prismdbg.capsule.transfer import CHUNK_BYTES, FILE_MODE, open_plain, write_sparse
-from prismdbg.errors import CapsuleError
+from prismdbg.capsule.partial import lock
+from prismdbg.capsule.transfer import CHUNK_BYTES, FILE_MODE, open_plain, sync_tree, write_sparse
+from prismdbg.errors import CapsuleError, FacilityError
 from prismdbg.jobs.storage.peak import FILE as PEAK
 from prismdbg.jobs.storage.run_folder import TELEMETRY, read_json, write_json
 from prismdbg.log.columns import first_read
@@ -32,6 +36,7 @@ from prismdbg.settings.state_folders import STATES
 Copied = Callable[[int], None]  # takes how many more bytes are copied, or were there already
 PREFIX = "prismdbg-"
 _ABOUT = "local.json"
+_LEFT_S = 24 * 3600.0  # after which nobody writes a copy any more
 _OF_A_RANK = re.compile(r"(payload\.[0-9]{5,9}\.seg|peak\.json|rank\.json|spawned\.pickle)")
 
 
@@ -64,6 +69,30 @@ class LocalFolder:
             return False
         return (about["run"], about["node"]) == (str(run), node)
 
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """While this process copies or removes what is in it. A supervisor has it for itself as long as it runs.
+        `FacilityError` where another process has it, `FileNotFoundError` where that has removed it."""
+        descriptor = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            self._lock(descriptor)
+            self.path.lstat()
+            yield
+        finally:
+            os.close(descriptor)
+
+    def _lock(self, descriptor: int) -> None:
+        try:
+            lock(descriptor)
+        except BlockingIOError:
+            raise FacilityError(
+                f"the logs in {self.path} are in use: their supervisor runs, or another `prismdbg publish`",
+                hint="wait until it has ended, or end it; then run this again",
+            ) from None
+        except OSError as error:
+            if error.errno not in (errno.ENOLCK, errno.EOPNOTSUPP):  # a file system without locks
+                raise
+
     def size_bytes(self) -> int:
         """Of all files in it, as long as they are."""
         return sum(path.lstat().st_size for path in self.path.rglob("*") if path.is_file() and not path.is_symlink())
@@ -94,16 +123,14 @@ def publish_ends(local: LocalFolder, run: Path, newest_bytes: int) -> None:
     for folder in _rank_folders(local):
         target = run / "ranks" / folder.name
         target.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with suppress(FileNotFoundError):
-            _publish(folder / fmt.SUMMARY, target / fmt.SUMMARY, _untold)
+        _publish(folder / fmt.SUMMARY, target / fmt.SUMMARY, _untold)
         segments = event_segments(folder)
         for _, path in reversed(segments[first_read(segments, newest_bytes, summarized(target, segments)) :]):
-            with suppress(FileNotFoundError):  # dropped since
-                _publish(path, target / path.name, _untold)
+            _publish(path, target / path.name, _untold)
 
 
 def publish_all(local: LocalFolder, run: Path, copied: Copied = _untold) -> None:
-    """Everything, of ranks that have ended."""
+    """Everything, of ranks that have ended. When it returns, RUN has it on its disk, and it can be removed here."""
     for folder in _rank_folders(local):
         with suppress(OSError, CapsuleError):  # a full disk, or a damaged log: it comes along as it is, in more files
             join(folder)
@@ -117,6 +144,10 @@ def publish_all(local: LocalFolder, run: Path, copied: Copied = _untold) -> None
                 _publish(path, target / path.name, copied)
     for tree in _claimed(local):
         _publish_tree(tree, run / tree.relative_to(local.path), copied)
+    whole = [*(run / "ranks" / folder.name for folder in _rank_folders(local))]
+    whole += [run / tree.relative_to(local.path) for tree in _claimed(local)]
+    for there in (*whole, *(path for path in (run / TELEMETRY,) if path.is_dir())):
+        sync_tree(there)
 
 
 def _rank_folders(local: LocalFolder) -> list[Path]:
@@ -134,16 +165,17 @@ def _claimed(local: LocalFolder) -> list[Path]:
 def _publish_log(folder: Path, target: Path, copied: Copied) -> None:
     """From the summary to the newest segment, then back to the oldest: the rank goes on meanwhile, and so each segment
     is copied after all that follow it, and holds what they refer to. Last the preface, which says what was dropped."""
-    for name in (fmt.SUMMARY, PEAK):
+    for left in target.glob(".*.new"):  # of a copy that was cut short
         with suppress(FileNotFoundError):
-            _publish(folder / name, target / name, copied)
+            if time.time() - left.lstat().st_ctime > _LEFT_S:
+                left.unlink()
+    for name in (fmt.SUMMARY, PEAK):
+        _publish(folder / name, target / name, copied)
     for number, path in reversed(event_segments(folder)):
         if number:
-            with suppress(FileNotFoundError):  # dropped since: the preface says so
-                _publish(path, target / path.name, copied)
+            _publish(path, target / path.name, copied)
     there = {path.name for _, path in event_segments(folder)}
-    with suppress(FileNotFoundError):
-        _publish(folder / fmt.event_segment(0), target / fmt.event_segment(0), copied)
+    _publish(folder / fmt.event_segment(0), target / fmt.event_segment(0), copied)
     for path in target.glob("events.*.seg"):  # dropped, or joined into a longer one
         if path.name not in there:
             path.unlink()
@@ -178,16 +210,21 @@ def _publish_link(source: Path, target: Path) -> None:
 
 
 def _publish(source: Path, target: Path, copied: Copied) -> None:
-    """Copies it, unless it is there as it is. The copy has the time that the file had before it was copied: what is
-    written meanwhile is seen the next time."""
-    with open_plain(source) as read:
+    """Copies it, unless it is there as it is, or was dropped since: then the preface says so.
+
+    The copy has the time that the file had before it was copied: what is written meanwhile is seen the next time."""
+    try:
+        content = open_plain(source)
+    except FileNotFoundError:
+        return
+    with content as read:
         status = os.fstat(read.fileno())
         if _is_as(target, status):
             copied(status.st_size)
             return
-        new = target.with_name(f".{target.name}.new")
+        new = target.with_name(f".{target.name}.{secrets.token_hex(4)}.new")
         try:
-            with os.fdopen(os.open(new, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, FILE_MODE), "wb") as out:
+            with os.fdopen(os.open(new, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE), "wb") as out:
                 while chunk := read.read(CHUNK_BYTES):
                     write_sparse(out, chunk)
                     copied(len(chunk))

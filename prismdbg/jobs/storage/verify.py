@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
 from pathlib import Path, PurePosixPath
 
-from prismdbg.capsule import checked_json, files, layout, rank_path, transfer
+from prismdbg.capsule import checked_json, exact_file, files, layout, rank_path, transfer
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.limits import MAX_MADE_FOLDERS
 from prismdbg.capsule.log.coverage import NOTHING_TO_COMPARE, start_of
@@ -53,14 +53,30 @@ def verify(path: Path) -> list[Finding]:
     return _not_fatal(path, findings(path))
 
 
-def require_replayable(capsule: Capsule) -> None:
-    """Before anything in it is run: `CapsuleError` where `verify` finds it damaged or incomplete."""
+def require_replayable(capsule: Capsule) -> Capsule:
+    """Before anything in it is run: `CapsuleError` where `verify` finds it damaged or incomplete. Returns it with the
+    folder that was verified, which may have another name by then."""
     check_manifest(capsule)
-    for finding in _not_fatal(capsule.path, findings(capsule.path)):
+    try:
+        with exact_file.held(str(capsule.path)) as (folder, held):
+            found = _not_fatal(capsule.path, _named(findings(held), held, capsule.path))
+            if Capsule.open(held).manifest != capsule.manifest:
+                raise exact_file.replaced(str(capsule.path))
+    except OSError as error:
+        raise CapsuleError(
+            f"{capsule.path} cannot be opened: {error.strerror}",
+            hint="check its permissions, or copy it to another folder",
+        ) from error
+    for finding in found:
         if finding.severity is Severity.INCOMPLETE:
             raise CapsuleError(
                 f"{capsule.path} cannot be replayed: {finding}", hint="run `prismdbg open` to view the recording"
             )
+    return replace(capsule, folder=folder)
+
+
+def _named(found: Iterable[Finding], held: Path, path: Path) -> Iterator[Finding]:
+    return (replace(finding, text=finding.text.replace(str(held), str(path))) for finding in found)
 
 
 def check_manifest(capsule: Capsule) -> None:

@@ -9,10 +9,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from prismdbg.capsule import path_kind
-from prismdbg.capsule.exact_file import open_known
+from prismdbg.capsule.exact_file import open_known, open_real
 from prismdbg.capsule.limits import MAX_MADE_FOLDERS
 from prismdbg.capsule.rank_path import require_outside_kernel
-from prismdbg.capsule.transfer import open_plain
 from prismdbg.errors import CapsuleError, FacilityError
 from prismdbg.runtime.environment import Environment, InstalledFile
 from prismdbg.runtime.limits import reached
@@ -118,7 +117,7 @@ def _add_installed(tar: tarfile.TarFile, file: InstalledFile) -> None:
 def _add_laid(tar: tarfile.TarFile, file: LaidFile, source: Path, owner: tuple[int, int]) -> int:
     """How many bytes it takes."""
     info = tarfile.TarInfo(file.target.lstrip("/"))
-    with open_plain(source) if file.known is None else open_known(file.known) as content:
+    with open_real(str(source)) if file.known is None else open_known(file.known) as content:
         there = os.fstat(content.fileno())
         info.size = there.st_size if file.size_bytes is None else file.size_bytes
         if info.size > there.st_size:

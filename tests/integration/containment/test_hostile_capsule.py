@@ -182,6 +182,39 @@ def test_a_file_that_was_replaced_after_it_was_hashed_is_not_shown(case: Case, s
 
 
 @walled
+def test_a_capsule_whose_name_leads_elsewhere_by_then_shows_nothing(case: Case) -> None:
+    """Who may write to the folder around it may have replaced it since it was verified."""
+    with short_folder() as folder:
+        private, capsule = folder / "private", folder / "capsule"
+        for path in (private, capsule):
+            path.mkdir()
+        (private / "key").write_text("secret")
+        spec, _ = case.plan()
+        seen = replace(spec, capsule=capsule, capsule_folder=known(str(capsule)))
+        if isinstance(spec.origin, ProgramOrigin):  # a checkpoint is restored from the capsule
+            rank = case.runtime.start(seen)
+            rank.kill()
+            seen = replace(case.plan()[0], capsule=capsule, capsule_folder=known(str(capsule)))
+        capsule.rename(folder / "moved")
+        capsule.symlink_to(private)
+        with pytest.raises(RuntimeFailure, match="was replaced"):
+            case.runtime.start(seen).kill()
+
+
+@walled
+def test_no_link_in_a_capsule_is_followed_to_a_file_of_the_rank(case: Case) -> None:
+    """Its owner may have put it there since it was verified."""
+    with short_folder() as folder:
+        (folder / "private").mkdir()
+        (folder / "private" / "content").write_text("secret")
+        (folder / "files").symlink_to("private")
+        spec, _ = case.plan()
+        laid = LaidFile(source=folder / "files" / "content", target="/data/of/rank")
+        with pytest.raises((RuntimeFailure, FacilityError)):
+            case.runtime.start(replace(spec, files=(*spec.files, laid))).kill()
+
+
+@walled
 @pytest.mark.parametrize("size_bytes", [100, COPIED_BYTES + 1], ids=["copied", "bound"])
 def test_a_file_that_was_not_replaced_is_there(case: Case, size_bytes: int) -> None:
     """Also where its name leads through a link."""

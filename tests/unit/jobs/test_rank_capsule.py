@@ -205,7 +205,7 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], object]]:
 
     def slow(parts: Ingredients) -> Capsule:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(capsule_dir, "_sync", lambda _: [others.pop()() for _ in others[:1]])
+            patch.setattr(capsule_dir, "sync_tree", lambda _: [others.pop()() for _ in others[:1]])
             return assemble(parts)
 
     monkeypatch.setattr(rank_capsule, "assemble", slow)
@@ -230,7 +230,7 @@ def test_a_rank_without_its_data_that_two_open_at_once_has_one_folder_of_evidenc
 
 def test_evidence_never_has_the_name_of_a_capsule(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run, seen = without_payloads(tmp_path / "run"), list[str]()
-    monkeypatch.setattr(capsule_dir, "_sync_folder", lambda path: seen.extend(map(str, path.glob("emulated*"))))
+    monkeypatch.setattr(capsule_dir, "sync", lambda path: seen.extend(map(str, path.glob("emulated*"))))
     shown_capsule_of(run.path, 0, lambda _: None)
     assert seen == [str(run.capsules / "emulated-rank0.evidence")]
 

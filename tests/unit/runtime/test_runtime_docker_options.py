@@ -135,6 +135,7 @@ def test_docker_refuses_a_rank_whose_files_are_not_known() -> None:
         (spec("start", allow_writes=False), "--allow-writes"),
         (spec("start", saving=SAVING), "cannot go back in time"),
         (spec("start", binds=(Bind(source=Path("/a"), target="/b"),)), "/b cannot be mounted"),
+        (spec("start", files=(LaidFile(source=Path("/mine/train.py"), target="/job/train.py"),)), "not /mine/train.py"),
         (spec("start", uid=os.geteuid() + 77), f"user {os.geteuid() + 77}"),
     ],
 )
@@ -143,7 +144,13 @@ def test_a_plain_process_refuses_what_it_could_only_pretend(given: ReplaySpec, w
 
 
 def test_a_plain_process_takes_the_rest() -> None:
-    assert PlainRuntime().refuses(spec("start", binds=(Bind(source=Path("/a"), target="/a"),))) is None
+    files = (
+        LaidFile(source=Path("/data/set"), target="/data/set"),
+        LaidFile(source=Path("/capsule/files/1"), target="/job/train.py"),
+        LaidFile(source=None, target="/job/log"),
+    )
+    given = spec("start", binds=(Bind(source=Path("/a"), target="/a"),), files=files, capsule=Path("/capsule"))
+    assert PlainRuntime().refuses(given) is None
 
 
 def test_an_engine_that_lost_its_socket_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from prismdbg.capsule.rank_path import is_usual, problem, require_outside_kernel
-from prismdbg.errors import CapsuleError
+from prismdbg.errors import CapsuleError, FacilityError
 from prismdbg.runtime import visible as visible_module
 from prismdbg.runtime.docker.image_layers import _leads_to, add_environment
 from prismdbg.runtime.environment import Environment, InstalledFile, of_files
@@ -183,13 +183,20 @@ def test_what_is_no_regular_file_is_not_opened(tmp_path: Path, kind: str) -> Non
         open_installed(str(path))
 
 
-def test_a_folder_of_everybody_is_no_installation(tmp_path: Path) -> None:
+@pytest.mark.parametrize("mode", [0o1777, 0o777, 0o2775 | 0o002])
+def test_a_folder_of_everybody_is_no_installation(tmp_path: Path, mode: int) -> None:
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     (scratch / "pyvenv.cfg").touch()
     (scratch / "token").write_text("of somebody else")
-    scratch.chmod(0o1777)
+    scratch.chmod(mode)
     assert installation_of(str(scratch / "token")) == ""
+    for look in (require_installed, lambda one: visible(one, ""), built):
+        with pytest.raises(FacilityError, match=f"{scratch} looks like an installation, but everybody may write to it"):
+            look(file_at(scratch / "token"))
+    scratch.chmod(0o775)
+    visible_module._installation_around.cache_clear()
+    assert installation_of(str(scratch / "token")) == str(scratch)
 
 
 def test_a_home_behind_a_link_is_no_installation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

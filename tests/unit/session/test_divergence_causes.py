@@ -33,6 +33,14 @@ def call(name: str, kind: Kind) -> tuple[SourceCall, ...]:
             "to check in /data",
         ),
         (
+            replace(QUIET, unhidden=Unhidden(younger=("/job/ckpt/step9.pt",))),
+            "possible: the replay sees files that were created or changed after the start moment: /job/ckpt/step9.pt",
+        ),
+        (
+            replace(QUIET, unhidden=Unhidden(differing=("/job/train.py has changed since the capture",))),
+            "the program ran on files that differ from the recorded ones: /job/train.py has changed since the capture",
+        ),
+        (
             replace(QUIET, unhidden=Unhidden(undated=("/job/out/config.yaml",))),
             "possible: files were created after the start moment, but have an older time: /job/out/config.yaml",
         ),

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import json
+import os
 import shutil
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
-from prismdbg.capsule.partial import publish
+from prismdbg.capsule.partial import lock, publish
 from prismdbg.capsule.transfer import hash_file
 from prismdbg.checkpoint.cache import made_cache_folder
 from prismdbg.errors import FacilityError, PrismError
@@ -15,6 +20,7 @@ from prismdbg.model.sizes import size
 FREE_LEFT_BYTES = 1 << 30  # on the disk of the cache
 KEPT = 8  # fetched folders, the newest
 _DIGESTS = "digests.json"
+_held: dict[Path, int] = {}  # descriptors of the folders that this process has fetched, the newest last
 
 
 def cache_folder() -> Path:
@@ -29,7 +35,30 @@ def is_fetched(path: Path) -> bool:
 
 
 def is_whole(target: Path) -> bool:
-    """Whether it was fetched before, and is as it was."""
+    """Whether it was fetched before, and is as it was. Then it is held."""
+    if hold(target) and _is_as_it_was(target):
+        return True
+    _release(target.parent)
+    return False
+
+
+def hold(target: Path) -> bool:
+    """No other process removes it before this one has ended or has fetched many others. False where it is not there,
+    or is just removed."""
+    folder = target.parent
+    _release(folder)
+    try:
+        _held[folder] = _opened(folder)
+        _require(_share, _held[folder])
+    except (FileNotFoundError, BlockingIOError):
+        _release(folder)
+        return False
+    for oldest in list(_held)[: 1 - KEPT]:  # the next one takes the place of the oldest
+        _release(oldest)
+    return True
+
+
+def _is_as_it_was(target: Path) -> bool:
     kept = target.with_name(_DIGESTS)
     if not kept.is_file():
         return False
@@ -42,7 +71,7 @@ def is_whole(target: Path) -> bool:
 
 def keep(partial: Path, target: Path) -> None:
     """The folder `partial`, which has a complete copy, becomes that of `target`, unless another process has fetched it
-    meanwhile: that one may be read already. The oldest copies go."""
+    meanwhile: that one may be read already. The oldest copies go, but for those that are held."""
     (partial / _DIGESTS).write_text(json.dumps(_digests(partial / target.name)))
     if not is_whole(target):
         shutil.rmtree(target.parent, ignore_errors=True)
@@ -67,5 +96,39 @@ def _digests(target: Path) -> dict[str, str]:
 
 def _drop_oldest() -> None:
     folders = [path for path in cache_folder().iterdir() if not path.name.startswith(".")]
-    for path in sorted(folders, key=lambda path: path.stat().st_mtime)[:-KEPT]:
-        shutil.rmtree(path, ignore_errors=True)
+    for path in sorted(folders, key=_fetched_s)[:-KEPT]:
+        with suppress(OSError):  # another process drops it, too, or has it in use
+            descriptor = _opened(path)
+            try:
+                _require(lock, descriptor)
+                shutil.rmtree(path, ignore_errors=True)
+            finally:
+                os.close(descriptor)
+
+
+def _fetched_s(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except FileNotFoundError:
+        return 0.0
+
+
+def _release(folder: Path) -> None:
+    if (descriptor := _held.pop(folder, None)) is not None:
+        os.close(descriptor)
+
+
+def _opened(folder: Path) -> int:
+    return os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+
+
+def _share(descriptor: int) -> None:
+    fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+
+
+def _require(locked: Callable[[int], None], descriptor: int) -> None:
+    try:
+        locked(descriptor)
+    except OSError as error:
+        if error.errno not in (errno.ENOLCK, errno.EOPNOTSUPP):  # a file system without locks
+            raise

@@ -21,7 +21,7 @@ from prismdbg.capsule.partial import partial_folder
 from prismdbg.capsule.transfer import hash_file
 from prismdbg.errors import CapsuleError, UsageError
 from prismdbg.jobs.storage.remote import skopeo
-from prismdbg.jobs.storage.remote.fetched_cache import cache_folder, is_whole, keep, require_room
+from prismdbg.jobs.storage.remote.fetched_cache import cache_folder, hold, is_whole, keep, require_room
 from prismdbg.jobs.storage.remote.oci_image import BLOBS, LAYER, Pushed
 from prismdbg.model.meanwhile import by_bytes, working
 from prismdbg.model.sizes import size
@@ -125,6 +125,7 @@ def fetch(address: ImageAddress, say: Callable[[str], None]) -> Path:
     with partial_folder(target.parent) as partial:
         _download(source, layer, partial / name)
         keep(partial, target)
+    hold(target)
     return target
 
 

@@ -22,7 +22,7 @@ from prismdbg.capsule.partial import partial_folder
 from prismdbg.capsule.transfer import hash_file
 from prismdbg.errors import CapsuleError, FacilityError, PrismError, UsageError
 from prismdbg.jobs.storage.inner_links import is_below_link, leads_inside
-from prismdbg.jobs.storage.remote.fetched_cache import cache_folder, is_whole, keep, require_room
+from prismdbg.jobs.storage.remote.fetched_cache import cache_folder, hold, is_whole, keep, require_room
 from prismdbg.model.meanwhile import by_bytes, working
 from prismdbg.model.plurals import counted
 from prismdbg.model.sizes import size
@@ -94,6 +94,7 @@ def fetch(address: Address, say: Say) -> Path:
                 _download(system, root, there, partial / address.name, fetched, is_file=is_file)
             _verify(address, partial / address.name, is_file=is_file)
             keep(partial, target)
+    hold(target)
     return target
 
 

@@ -25,6 +25,7 @@ from prismdbg.jobs.capture.secret_search import report
 from prismdbg.log.rank_log import read_log
 from prismdbg.model.collective import TensorMeta
 from prismdbg.model.moment import Moment
+from prismdbg.runtime.environment import InstalledFile, of_files
 
 SECRET = "q7" + "aB3x" * 6
 TOKEN = "ghp_" + "aB3x" * 9
@@ -140,6 +141,45 @@ def test_paths_and_groups_are_searched_and_no_place_tells_a_value(tmp_path: Path
     }
     told = [f"{finding.place} {finding.what}" for finding in found.findings] + list(found.unsearched)
     assert [text for text in told if TOKEN in text or SECRET in text] == []
+
+
+@pytest.mark.parametrize("kind", ["built", "file", "folder", "listed", "made", "ran"])
+def test_paths_that_only_the_log_has_are_searched(
+    tmp_path: Path, kind: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = _log(tmp_path / "log")
+    log.note(kind, path=f"/tmp/cache-{TOKEN}/x", moment="0.1")
+    with CapsuleWriter(tmp_path / "capsule") as writer:
+        writer.add_tree(layout.LOG, log.folder)
+        writer.add_json(layout.RANK, RANK)
+        capsule = writer.finish(replace(MANIFEST, moment_b=Moment(0, 1)))
+    assert _places(capsule) == {"path /tmp/cache-<redacted>/x"}
+    assert main.run(["pack", "--share", str(capsule.path)]) == 1
+    assert TOKEN not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("key", ["absent", "changed", "folders", "gone", "listed", "sys_path"])
+def test_every_list_of_paths_is_searched(tmp_path: Path, key: str) -> None:
+    path = f"/tmp/cache-{TOKEN}/x"
+    of = "path of file" if key == "listed" else "path"
+    capsule = _capsule(
+        tmp_path / "capsule", rank={key: [path, "/tmp/x"], "gone": ["/tmp/y"] if key != "gone" else [path]}
+    )
+    assert _places(capsule) == {f"{of} /tmp/cache-<redacted>/x"}
+
+
+@pytest.mark.parametrize("at", ["folder", "name", "target"])
+def test_paths_of_installed_files_are_searched(tmp_path: Path, at: str) -> None:
+    words = {"folder": "lib", "name": "a.so", "target": "b.so"} | {at: TOKEN}
+    link = InstalledFile(path=f"/opt/{words['folder']}/{words['name']}", mode=0o777, target=words["target"])
+    plain = InstalledFile(path="/opt/lib/plain.so", mode=0o777, target="other.so")
+    log = _log(tmp_path / "log")
+    with CapsuleWriter(tmp_path / "capsule") as writer:
+        writer.add_tree(layout.LOG, log.folder)
+        writer.add_json(layout.RANK, RANK)
+        writer.add_json(layout.ENVIRONMENT, of_files([link, plain]).to_json())
+        capsule = writer.finish(replace(MANIFEST, moment_b=Moment(0, 1)))
+    assert _places(capsule) == {f"path of installed file {link.path.replace(TOKEN, '<redacted>')}"}
 
 
 def test_a_pickle_that_the_program_read_is_searched(tmp_path: Path) -> None:

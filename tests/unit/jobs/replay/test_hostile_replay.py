@@ -163,7 +163,7 @@ def request_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]
 
         runtime = SimpleNamespace(name="local")
         for module in (replay, time_travel):
-            monkeypatch.setattr(module, "require_replayable", lambda _: None)
+            monkeypatch.setattr(module, "require_replayable", lambda capsule: capsule)
             monkeypatch.setattr(module, "make_plan", plan)
             monkeypatch.setattr(module, "start", start)
             monkeypatch.setattr(module, "choose", lambda *_, **__: runtime)

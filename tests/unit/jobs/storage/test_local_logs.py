@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import errno
 import os
+import time
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from tiny_log import TinyLog
@@ -201,6 +203,113 @@ def test_left_logs_are_copied_and_removed_once(
     assert issued(run) == 1 and not local.path.exists()
     with pytest.raises(UsageError, match="no log is missing"):
         publish_left(run, print)
+
+
+def test_two_that_copy_the_same_logs_do_not_meet(run: RunFolder, local: LocalFolder) -> None:
+    issue(TinyLog(local.ranks / "0"))
+    write_json(local.ranks / "0" / "rank.json", {"rank": 0, "pid": 1 << 22, "node": "n1"})
+    write_json(run.nodes / "n1" / "supervisor.json", {"exit_code": 0})
+    with local.alone(), pytest.raises(FacilityError, match="are in use") as raised:
+        publish_left(run, lambda _: None)
+    assert "stay" not in raised.value.hint
+    assert local.path.exists() and not run.rank_folders()
+    publish_left(run, lambda _: None)
+    assert issued(run) == 1 and not local.path.exists()
+
+
+def test_logs_that_another_process_has_copied_are_none(
+    run: RunFolder, local: LocalFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    issue(TinyLog(local.ranks / "0"))
+    write_json(local.ranks / "0" / "rank.json", {"rank": 0, "pid": 1 << 22, "node": "n1"})
+    write_json(run.nodes / "n1" / "supervisor.json", {"exit_code": 0})
+    monkeypatch.setattr(local_logs, "lock", lambda _: local.remove())
+    said: list[str] = []
+    publish_left(run, said.append)
+    assert said == [f"node n1: another process has copied its logs meanwhile, and removed {local.path}"]
+    assert not NodeFolder(run.nodes / "n1").published.exists()
+    local.ranks.mkdir(parents=True)
+    with pytest.raises(FileNotFoundError), local.alone():
+        pytest.fail("it is not there any more")
+
+
+def test_nothing_is_removed_before_it_is_on_the_disk(
+    run: RunFolder, local: LocalFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file server may say only then that it is full."""
+    issue(TinyLog(local.ranks / "0"))
+    (local.path / "states" / "0" / "7").mkdir(parents=True)
+    (local.path / "states" / "0" / "7" / "state.json").write_text("{}")
+    write_json(local.ranks / "0" / "rank.json", {"rank": 0, "pid": 1 << 22, "node": "n1"})
+    write_json(run.nodes / "n1" / "supervisor.json", {"exit_code": 0})
+    there, fsync = list[str](), os.fsync
+
+    def full(descriptor: int) -> None:
+        there.append(str(Path(f"/proc/self/fd/{descriptor}").readlink()))
+        if there[-1].endswith("state.json"):
+            raise OSError(errno.EDQUOT, os.strerror(errno.EDQUOT))
+        fsync(descriptor)
+
+    with monkeypatch.context() as patch, pytest.raises(FacilityError, match=r"quota"):
+        patch.setattr(os, "fsync", full)
+        publish_left(run, lambda _: None)
+    assert str(run.ranks / "0" / "events.00000.seg") in there and str(run.ranks / "0") in there
+    assert read_log(local.ranks / "0").collectives and not NodeFolder(run.nodes / "n1").published.exists()
+
+
+def test_a_copy_that_is_cut_short_harms_no_other(
+    run: RunFolder, local: LocalFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Even where no lock keeps them apart: the second begins while the first is at work, and is ended then."""
+    issue(TinyLog(local.ranks / "0"), 3)
+    whole = (local.ranks / "0" / "events.00000.seg").read_bytes()
+    write, begun = local_logs.write_sparse, list[int]()
+
+    def meanwhile(out: Any, chunk: bytes) -> None:
+        begun.append(1)
+        if len(begun) == 2:
+            raise KeyboardInterrupt
+        if len(begun) == 1:
+            with pytest.raises(KeyboardInterrupt):
+                publish_logs(local, run.path)
+        write(out, chunk)
+
+    monkeypatch.setattr(local_logs, "write_sparse", meanwhile)
+    publish_logs(local, run.path)
+    assert (run.ranks / "0" / "events.00000.seg").read_bytes() == whole
+
+
+@pytest.mark.parametrize("days", [0, 2])
+def test_what_a_killed_copy_left_goes_with_a_later_one(
+    run: RunFolder, local: LocalFolder, monkeypatch: pytest.MonkeyPatch, days: int
+) -> None:
+    """A young one may be another process's."""
+    issue(TinyLog(local.ranks / "0"))
+    (run.ranks / "0").mkdir()
+    left = run.ranks / "0" / ".events.00000.seg.ab12.new"
+    left.write_bytes(b"half")
+    now_s = time.time() + days * 24 * 3600
+    monkeypatch.setattr(local_logs.time, "time", lambda: now_s)
+    publish_logs(local, run.path)
+    assert {path.name for path in (run.ranks / "0").iterdir()} == {
+        "events.00000.seg",
+        *([left.name] if not days else []),
+    }
+
+
+def test_a_copy_that_another_process_took_away_is_no_success(
+    run: RunFolder, local: LocalFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    issue(TinyLog(local.ranks / "0"))
+    write = local_logs.write_sparse
+
+    def taken_away(out: Any, chunk: bytes) -> None:
+        write(out, chunk)
+        Path(f"/proc/self/fd/{out.fileno()}").resolve().unlink()
+
+    monkeypatch.setattr(local_logs, "write_sparse", taken_away)
+    with pytest.raises(FileNotFoundError):
+        publish_all(local, run.path)
 
 
 @pytest.mark.parametrize("claims", [None, {"run": "/another", "node": "n1"}, {"run": "RUN", "node": "n2"}, {"run": 3}])

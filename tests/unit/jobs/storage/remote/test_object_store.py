@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -345,6 +349,67 @@ def test_an_address_is_told_from_a_path() -> None:
 def test_where_nothing_is_the_error_says_so(address: Address) -> None:
     with pytest.raises(UsageError, match="nothing is at"):
         fetch(address, said)
+
+
+@contextmanager
+def another_process(fetched: Path) -> Iterator[None]:
+    """One that has fetched it. It ends when this does."""
+    program = (
+        "import sys; from pathlib import Path; from prismdbg.jobs.storage.remote import fetched_cache; "
+        "print(fetched_cache.hold(Path(sys.argv[1])), flush=True); sys.stdin.read()"
+    )
+    command = [sys.executable, "-c", program, str(fetched)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None and process.stdin is not None
+        assert process.stdout.readline() == "True\n"
+        yield
+        process.stdin.close()
+
+
+def test_what_another_process_reads_is_kept(address: Address, cache: Path) -> None:
+    put(address, "a", b"read")
+    read = fetch(address, said)
+    with another_process(read):
+        for number in range(fetched_cache.KEPT + 3):
+            put(address, "a", bytes(number + 1))
+            fetch(address, said)
+        assert (read / "a").read_bytes() == b"read"
+        assert len(list(cache.iterdir())) == fetched_cache.KEPT + 1
+    put(address, "a", b"last")
+    fetch(address, said)
+    assert not read.exists() and len(list(cache.iterdir())) == fetched_cache.KEPT
+
+
+def test_a_copy_that_is_removed_meanwhile_is_none_and_no_error(
+    address: Address, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(fetched_cache.KEPT + 1):
+        (cache / f"key{number}").mkdir(parents=True)
+    listed = Path.iterdir
+
+    def raced(folder: Path) -> Iterator[Path]:
+        found = list(listed(folder))
+        if folder == cache:
+            (cache / "key3").rmdir()
+        return iter(found)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "iterdir", raced)
+        fetched_cache._drop_oldest()
+    assert not fetched_cache.hold(cache / "key3" / "run")
+    put(address, "a", b"1")
+    assert (fetch(address, said) / "a").read_bytes() == b"1"
+
+
+def test_what_is_just_removed_is_not_taken(cache: Path) -> None:
+    folder = cache / "key"
+    folder.mkdir(parents=True)
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        assert not fetched_cache.hold(folder / "run") and not fetched_cache.is_whole(folder / "run")
+    finally:
+        os.close(descriptor)
 
 
 def test_only_the_newest_copies_are_kept(address: Address, cache: Path) -> None:
