@@ -104,7 +104,7 @@ def written(folder: Path, parts: Parts, each_segment: int, after: Callable[[Path
             for _ in range(count):
                 begun_ns, some = 10_000 + 100 * step, what != FINE
                 sends = fmt.IssueFlag.SENT_NONFINITE if some and sender == rank else 0
-                record = log.issue(step, 1, flags=fmt.IssueFlag.HAS_FINGERPRINT | sends, begun_ns=begun_ns + rank)
+                record = log.issue(step, 1, flags=fmt.IssueFlag.HAS_FINGERPRINT | sends, time_ns=begun_ns + rank)
                 received = fmt.CompleteFlag.RECEIVED_NONFINITE if some else 0
                 log.complete(record, flags=received, ended_ns=begun_ns + 50)
                 step += 1
