@@ -34,9 +34,9 @@ class ExitCode:
         def exit(status: object = None, /) -> NoReturn:
             with suppress(Exception):  # C may call it without a frame; the program ends as it would
                 about_to(sys._getframe(1))
-            error, carried = SystemExit() if status is None else SystemExit(status), set[None]()
+            error, carried = _made_of(status), set[None]()
             error.__dict__[_MARK] = carried  # goes with it; a set can be pickled everywhere
-            self.value = code_of(status)
+            self.value = _code_in(error)
             self._on_its_way = weakref.ref(carried, self._gone)
             try:
                 raise error
@@ -53,6 +53,22 @@ class ExitCode:
     def raised(self, error: BaseException) -> None:
         """An exception came to the top."""
         self.value = INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1
+
+
+def _made_of(status: object) -> SystemExit:
+    """As Python makes it: an exception of this kind is that exception, a tuple has the arguments."""
+    if isinstance(status, SystemExit):
+        return status
+    if isinstance(status, tuple):
+        return SystemExit(*status)
+    return SystemExit() if status is None else SystemExit(status)
+
+
+def _code_in(error: SystemExit) -> int:
+    try:
+        return code_of(error.code)
+    except Exception:  # of a class that has its own
+        return 1
 
 
 def code_of(status: object) -> int:
