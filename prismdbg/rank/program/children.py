@@ -76,12 +76,20 @@ def install(observer: Observer) -> None:
     os.system = posix.system = _system(os.system, observer)  # pickle looks for it in posix
 
 
+# Each of these is called until nothing of Python is left, when the names of this module are gone: then it calls the
+# original at once.
+
+
 def _init(original: Any, observer: Observer) -> Any:
-    signature = inspect.signature(original)
+    signature, is_ending = inspect.signature(original), sys.is_finalizing
 
     @not_compiled
     @functools.wraps(original)
     def init(popen: Any, *args: Any, **named: Any) -> None:
+        if is_ending():
+            popen._prismdbg = None
+            original(popen, *args, **named)
+            return
         begin = functools.partial(original, popen, *args, **named)
         given: dict[str, Any] = {}
         command = None
@@ -102,6 +110,8 @@ def _init(original: Any, observer: Observer) -> Any:
 
 
 def _communicate(original: Any, observer: Observer) -> Any:
+    is_ending = sys.is_finalizing
+
     @not_compiled
     @functools.wraps(original)
     def communicate(popen: Any, *args: Any, **named: Any) -> Any:
@@ -110,7 +120,7 @@ def _communicate(original: Any, observer: Observer) -> Any:
             given = original(popen, *args, **named)
         finally:
             popen._prismdbg_reads = False
-        if popen._prismdbg is None or popen.returncode is None:
+        if popen._prismdbg is None or popen.returncode is None or is_ending():
             return given
         popen.returncode, *told = _told(observer, popen._prismdbg, Outcome(popen.returncode, *given))
         return tuple(told)
@@ -119,11 +129,13 @@ def _communicate(original: Any, observer: Observer) -> Any:
 
 
 def _waiting(original: Any, observer: Observer) -> Any:
+    is_ending = sys.is_finalizing
+
     @not_compiled
     @functools.wraps(original)
     def waiting(popen: Any, *args: Any, **named: Any) -> Any:
         code = original(popen, *args, **named)
-        if code is None or popen._prismdbg is None or popen._prismdbg_reads:
+        if code is None or popen._prismdbg is None or popen._prismdbg_reads or is_ending():
             return code
         popen.returncode = _told(observer, popen._prismdbg, Outcome(code)).code
         return popen.returncode
@@ -132,9 +144,13 @@ def _waiting(original: Any, observer: Observer) -> Any:
 
 
 def _system(original: Any, observer: Observer) -> Any:
+    is_ending = sys.is_finalizing
+
     @not_compiled
     @functools.wraps(original)
     def system(command: Any) -> int:
+        if is_ending():
+            return int(original(command))
         known, status = None, []
         with suppress(Exception):
             known = _seen(command, None, True)

@@ -31,10 +31,14 @@ class ExitCode:
     def install(self, about_to: Callable[[FrameType], None] = lambda _: None) -> None:
         """`about_to`: is told which frame calls `sys.exit`."""
 
+        made_of, is_ending = _made_of, sys.is_finalizing  # names of this module are gone then
+
         def exit(status: object = None, /) -> NoReturn:
+            if is_ending():
+                raise made_of(status)
             with suppress(Exception):  # C may call it without a frame; the program ends as it would
                 about_to(sys._getframe(1))
-            error, carried = _made_of(status), set[None]()
+            error, carried = made_of(status), set[None]()
             error.__dict__[_MARK] = carried  # goes with it; a set can be pickled everywhere
             self.value = _code_in(error)
             self._on_its_way = weakref.ref(carried, self._gone)

@@ -102,7 +102,7 @@ class OpenedFiles:
 
     def install(self) -> None:
         """What was opened before torch was imported is not told by anybody; modules and the script are known."""
-        sys.addaudithook(self._hook)
+        sys.addaudithook(self._hook())
         watch_torch_save(self.about_to_write)
         native_readers.watch(self.about_to_read)
         after_each_batch(self.hear)
@@ -123,10 +123,11 @@ class OpenedFiles:
 
     def hear(self) -> None:
         """What children told. In any process but a rank nothing."""
-        if self._listening == os.getpid():
-            self._quietly(self._hear)
+        self._quietly(self._hear)
 
     def _hear(self) -> None:
+        if self._listening != os.getpid():
+            return
         for name, path, seen_ns in self._children.told():
             self._add(Kind(name), path, seen_ns)
 
@@ -174,10 +175,18 @@ class OpenedFiles:
 
         self._quietly(tell_all)
 
-    @not_compiled
-    def _hook(self, event: str, arguments: tuple[Any, ...]) -> None:
-        if event in _EVENTS and not (event in _LISTS and _is_import(sys._getframe(1))):
-            self._quietly(lambda: self._note(event, arguments))
+    def _hook(self) -> Callable[[str, tuple[Any, ...]], None]:
+        """It is called until nothing of Python is left: of this module it uses only what it holds itself. What it
+        raises, the program's own function raises."""
+        events, lists, is_import, frame = _EVENTS, _LISTS, _is_import, sys._getframe
+        is_ending, quietly, note = sys.is_finalizing, self._quietly, self._note
+
+        @not_compiled
+        def hook(event: str, arguments: tuple[Any, ...]) -> None:
+            if event in events and not is_ending() and not (event in lists and is_import(frame().f_back)):
+                quietly(lambda: note(event, arguments))
+
+        return hook
 
     def _quietly(self, action: Callable[[], None]) -> None:
         if getattr(self._busy, "on", False):

@@ -97,9 +97,11 @@ def watch_torch_save(about_to_write: Any) -> None:
     if serialization is None or original is None:
         return
 
+    paths = str | os.PathLike
+
     @functools.wraps(original)
     def opened(name_or_buffer: Any) -> Any:
-        if isinstance(name_or_buffer, str | os.PathLike):
+        if isinstance(name_or_buffer, paths):
             about_to_write(name_or_buffer)
         return original(name_or_buffer)
 

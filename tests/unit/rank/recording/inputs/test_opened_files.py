@@ -320,3 +320,76 @@ def test_a_forked_child_that_becomes_a_rank_tells_all_in_its_own_log(tmp_path: P
     (tmp_path / "mine").touch()
     lines = printed(tmp_path)
     assert {"file program.py", "file mine"} <= set(lines)
+
+
+ENDS = """
+import os, subprocess, sys, tempfile, threading
+import torch
+import torch.nn.functional
+sys.path.insert(0, sys.argv[1])
+from prismdbg.rank.recording.inputs.opened_files import OpenedFiles
+from prismdbg.rank.recording.inputs.outcomes import Outcomes
+from prismdbg.rank.recording.program_exit import ExitCode
+if len(sys.argv) < 3:
+    OpenedFiles("/nowhere").install()
+    Outcomes().install()
+    ExitCode().install()
+
+class Held:
+    def __init__(self, name, remove=os.remove, run=subprocess.run, system=os.system, leave=sys.exit, out=sys.stdout):
+        open(name, "w").close()
+        def gone():
+            remove(name)
+            try:
+                code = run(["false"]).returncode
+            except Exception as error:
+                code = type(error).__name__  # the names of subprocess are gone
+            codes = system("exit 3") >> 8, code
+            try:
+                leave(4)
+            except SystemExit as error:
+                out.write(f"{name} {codes} {error.code}\\n")
+        self.gone = gone
+    def __del__(self):
+        self.gone()
+
+for module in (torch, torch.nn.functional, tempfile, threading, os):
+    module.kept_here = Held(module.__name__)
+"""
+
+
+def test_what_is_done_while_python_ends_is_done(tmp_path: Path) -> None:
+    """The hooks are called longer than the names of their modules last."""
+    (tmp_path / "program.py").write_text(ENDS)
+    done = [
+        subprocess.run(
+            [sys.executable, "program.py", str(ROOT), *bare],
+            cwd=tmp_path, capture_output=True, text=True, timeout=120, check=True,
+        )  # fmt: skip
+        for bare in (["bare"], [])
+    ]
+    bare, recorded = ((sorted(each.stdout.splitlines()), each.stderr) for each in done)
+    assert recorded == bare
+    assert [line.split()[0] for line in recorded[0]] == ["os", "tempfile", "threading", "torch", "torch.nn.functional"]
+    assert [path.name for path in tmp_path.iterdir()] == ["program.py"]
+
+
+def test_a_folder_is_listed_where_no_line_of_python_asks(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(NO_FRAME)
+    assert printed(tmp_path) == ["listed"]
+
+
+NO_FRAME = """
+import os, sys, _thread, threading
+sys.path.insert(0, sys.argv[1])
+from prismdbg.rank.recording.inputs.opened_files import OpenedFiles
+OpenedFiles("/nowhere").install()
+done = threading.Event()
+sys.unraisablehook = lambda told: (print(told.exc_value), done.set())
+class Folder(str):
+    def __del__(self):
+        print("listed")
+        done.set()
+_thread.start_new_thread(os.listdir, (Folder("/"),))
+done.wait(60)
+"""
