@@ -11,10 +11,10 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Callable
-from contextlib import suppress
 from types import FrameType
 from typing import Any, NamedTuple, Protocol
 
+from prismdbg.rank.program.interruptions import is_for_the_program
 from prismdbg.rank.program.isolation import is_quiet
 from prismdbg.rank.program.not_compiled import not_compiled
 
@@ -93,9 +93,12 @@ def _init(original: Any, observer: Observer) -> Any:
         begin = functools.partial(original, popen, *args, **named)
         given: dict[str, Any] = {}
         command = None
-        with suppress(Exception):  # arguments that Popen itself refuses
+        try:
             given = signature.bind(popen, *args, **named).arguments
             command = _seen(given["args"], given.get("cwd"), bool(given.get("shell")))
+        except Exception as error:  # arguments that Popen itself refuses
+            if is_for_the_program(error):
+                raise
         if command is None:
             begin()
             return
@@ -152,8 +155,11 @@ def _system(original: Any, observer: Observer) -> Any:
         if is_ending():
             return int(original(command))
         known, status = None, []
-        with suppress(Exception):
+        try:
             known = _seen(command, None, True)
+        except Exception as error:
+            if is_for_the_program(error):
+                raise
         if known is None:
             return int(original(command))
         started = observer.start(known, lambda: status.append(original(command)), lambda _: None)
@@ -168,9 +174,12 @@ def _system(original: Any, observer: Observer) -> Any:
 
 def _told(observer: Observer, started: Any, outcome: Outcome) -> Outcome:
     """What the program itself gave where the observer fails: the rank has no part in that."""
-    with suppress(Exception):
+    try:
         return observer.ended(started, outcome)
-    return outcome
+    except Exception as error:
+        if is_for_the_program(error):
+            raise
+        return outcome
 
 
 def _status(code: int) -> int:

@@ -24,6 +24,7 @@ from prismdbg.rank.c10d.call import Call, Redispatch, metas
 from prismdbg.rank.c10d.counters import Counters
 from prismdbg.rank.c10d.sparse import dense_parts
 from prismdbg.rank.c10d.works import Completion, wrap
+from prismdbg.rank.program.interruptions import is_for_the_program
 from prismdbg.rank.program.isolation import ours
 from prismdbg.rank.program.stderr import say
 from prismdbg.rank.recording.log_writer import LogWriter, PayloadWriter, encode_tensors
@@ -362,6 +363,8 @@ class PythonRecorder:
             with torch.no_grad(), ours():
                 return action()
         except Exception as error:
+            if is_for_the_program(error):
+                raise
             self._lose(error)
             return None
 

@@ -4,6 +4,7 @@
 #include <torch/csrc/utils/pybind.h>
 
 #include <atomic>
+#include <memory>
 #include <mutex>
 #include <unordered_set>
 
@@ -50,6 +51,32 @@ std::string described_here(const c10d::ProcessGroup& group) {
          ", \"backend\": " + json_string(group.getBackendName()) + "}";
 }
 
+bool is_main_thread() {
+  const auto threading = py::module_::import("threading");
+  return threading.attr("main_thread")().attr("ident").cast<unsigned long>() == PyThread_get_thread_ident();
+}
+
+int raise_again(void* kept) {
+  const std::unique_ptr<py::error_already_set> error(static_cast<py::error_already_set*>(kept));
+  error->restore();
+  return -1;
+}
+
+// What the hook raises is the program's: a signal's handler or another thread raised it meanwhile. The program gets it
+// at its next line, for here nothing may fail.
+void pass_on(py::error_already_set& error) {
+  if (is_main_thread()) {
+    auto kept = std::make_unique<py::error_already_set>(error);
+    if (Py_AddPendingCall(&raise_again, kept.get()) == 0) {
+      kept.release();
+      return;
+    }
+  } else if (PyThreadState_SetAsyncExc(PyThread_get_thread_ident(), error.type().ptr()) == 1) {
+    return;
+  }
+  error.discard_as_unraisable("prismdbg: describing a process group");
+}
+
 bool described_by_python(const c10::intrusive_ptr<c10d::ProcessGroup>& group) {
   if (python_is_ending()) {
     return false;
@@ -58,12 +85,13 @@ bool described_by_python(const c10::intrusive_ptr<c10d::ProcessGroup>& group) {
   if (!group_hook()) {
     return false;
   }
-  try {
-    group_hook()(group);
-    return true;
-  } catch (py::error_already_set& error) {
-    error.discard_as_unraisable("prismdbg: describing a process group");
-  } catch (const std::exception&) {
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    try {
+      group_hook()(group);
+      return true;
+    } catch (py::error_already_set& error) {
+      pass_on(error);
+    }
   }
   return false;
 }

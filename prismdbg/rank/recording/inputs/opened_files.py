@@ -25,6 +25,7 @@ from types import FrameType
 from typing import Any
 
 from prismdbg.capsule.limits import MAX_FILES_READ
+from prismdbg.rank.program.interruptions import is_for_the_program
 from prismdbg.rank.program.not_compiled import not_compiled
 from prismdbg.rank.recording.inputs import native_readers
 from prismdbg.rank.recording.inputs.child_notes import ChildNotes, after_each_batch, children
@@ -194,8 +195,9 @@ class OpenedFiles:
         self._busy.on = True
         try:
             action()
-        except Exception:  # an exception here would fail the program's open()
-            self._busy.failed = True
+        except Exception as error:  # one of ours would fail the program's open()
+            if is_for_the_program(error):
+                raise
         finally:
             self._busy.on = False
 
