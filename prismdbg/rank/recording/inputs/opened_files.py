@@ -7,6 +7,7 @@ Installed before the program's first line.
 from __future__ import annotations
 
 import contextlib
+import fnmatch
 import glob
 import itertools
 import os
@@ -147,8 +148,11 @@ class OpenedFiles:
         def tell_all() -> None:
             named = os.path.abspath(os.fsdecode(path))
             if named not in self._looked_in:
-                for name in itertools.islice(_files_of(named), _MOST_OF_A_CALL):
+                until_s = time.monotonic() + _LONGEST_SEARCH_S
+                for name in itertools.islice(_files_of(named, until_s), _MOST_OF_A_CALL):
                     self._tell_of_input(name)
+                    if time.monotonic() > until_s:
+                        break
             if not os.path.isfile(named):
                 self._looked_in.add(named)
 
@@ -304,15 +308,13 @@ class OpenedFiles:
             self._passed_on = len(self._waiting)
 
 
-def _files_of(named: str) -> Iterator[str]:
-    """Of a pattern for any depth all below its first folder, for as long as a program may wait. Follows no links to
-    folders."""
-    until_s = time.monotonic() + _LONGEST_SEARCH_S
+def _files_of(named: str, until_s: float) -> Iterator[str]:
+    """Of a pattern for any depth all below its first folder. Follows no links to folders."""
     fixed, is_deep, _ = named.partition("**")
     if is_deep:
         named = os.path.dirname(fixed)
     is_pattern = glob.has_magic(named) and not os.path.lexists(named)
-    for path in glob.iglob(named) if is_pattern else (named,):
+    for path in _matches("/", named.split("/")[1:], until_s) if is_pattern else (named,):
         if not os.path.isdir(path):
             yield path
             continue
@@ -320,6 +322,29 @@ def _files_of(named: str) -> Iterator[str]:
             if time.monotonic() > until_s:
                 return
             yield from (os.path.join(folder, name) for name in names)
+
+
+def _matches(folder: str, parts: list[str], until_s: float) -> Iterator[str]:
+    """As `glob.iglob`, which looks for as long as it takes: a pattern may name each of thousands of folders."""
+    part, *rest = parts
+    if not glob.has_magic(part):
+        path = os.path.join(folder, part)
+        if rest:
+            yield from _matches(path, rest, until_s)
+        elif os.path.lexists(path):
+            yield path
+        return
+    is_wanted = re.compile(fnmatch.translate(part)).match
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            if time.monotonic() > until_s:
+                return
+            if not is_wanted(entry.name) or (entry.name.startswith(".") and not part.startswith(".")):
+                continue
+            if not rest:
+                yield entry.path
+            elif entry.is_dir():
+                yield from _matches(entry.path, rest, until_s)
 
 
 def _started(event: str, arguments: tuple[Any, ...]) -> tuple[list[str], str, str]:

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import glob
+import itertools
 import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
+
+import pytest
+
+from prismdbg.rank.recording.inputs import opened_files
+from prismdbg.rank.recording.inputs.opened_files import OpenedFiles
 
 ROOT = Path(__file__).resolve().parents[5]
 LAUNCHER = """
@@ -364,7 +372,11 @@ def test_what_is_done_while_python_ends_is_done(tmp_path: Path) -> None:
     done = [
         subprocess.run(
             [sys.executable, "program.py", str(ROOT), *bare],
-            cwd=tmp_path, capture_output=True, text=True, timeout=120, check=True,
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=True,
         )  # fmt: skip
         for bare in (["bare"], [])
     ]
@@ -393,3 +405,38 @@ class Folder(str):
 _thread.start_new_thread(os.listdir, (Folder("/"),))
 done.wait(60)
 """
+
+
+def test_a_pattern_is_looked_for_as_glob_does(tmp_path: Path) -> None:
+    for name in ("a/x.bin", "a/y.bin", "b/x.bin", ".c/x.bin", "d.bin", "a/.z.bin", "e/f/x.bin"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    (tmp_path / "file").touch()
+    late = time.monotonic() + 60
+    for pattern in ("*/x.bin", "a/*.bin", "*/*", ".*/*", "?/[xy].bin", "*", "*/f/*.bin", "none/*", "a/.*", "file/*", "[ae]/*/x.bin"):
+        named = str(tmp_path / pattern)
+        assert sorted(opened_files._matches("/", named.split("/")[1:], late)) == sorted(glob.glob(named)), pattern
+
+
+def test_a_search_ends_when_its_time_is_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also one that finds nothing."""
+    for number in range(50):
+        (tmp_path / f"folder{number}").mkdir()
+    clock = itertools.count()
+    asked = []
+    lexists = os.path.lexists
+    monkeypatch.setattr(opened_files.time, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(opened_files.os.path, "lexists", lambda path: asked.append(path) or lexists(path))
+    assert list(opened_files._matches("/", [*str(tmp_path).split("/")[1:], "*", "x.bin"], 10)) == []
+    assert len(asked) == 11
+
+
+def test_what_is_found_is_looked_at_no_longer_than_that(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(50):
+        (tmp_path / f"file{number}").touch()
+    files = OpenedFiles(str(tmp_path / "run"))
+    clock, looked = itertools.count(step=0.01), []
+    monkeypatch.setattr(opened_files.time, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(files, "_tell_of_input", looked.append)
+    files.about_to_read(tmp_path / "file*")
+    assert 5 < len(looked) < 15
