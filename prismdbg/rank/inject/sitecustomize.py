@@ -1,6 +1,7 @@
-"""First on a recorded job's PYTHONPATH: begins `prismdbg.rank.startup`, which runs the sitecustomize that this one shadows.
+# mypy: disable-error-code="no-untyped-def, no-untyped-call"
+"""First on a recorded job's PYTHONPATH: begins `prismdbg.rank.startup`, which runs the sitecustomize that it hides.
 
-Each Python that a job starts reads this, also an old one that a tool of the system needs. There it runs the shadowed
+Each Python that a job starts reads this, also an old one that a tool of the system needs. There it runs the hidden
 one alone: no line here may need more than Python 2.7. Whatever fails, the program goes on.
 """
 
@@ -34,7 +35,7 @@ def _say(line):
 
 def _run_shadowed():
     """As Python itself would without this folder."""
-    here, mine = os.path.dirname(__file__), sys.modules.pop(__name__, None)
+    here, mine = os.path.dirname(__file__), sys.modules.pop(__name__)
     sys.path[:] = [entry for entry in sys.path if entry != here]
     try:
         __import__("sitecustomize")

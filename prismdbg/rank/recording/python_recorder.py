@@ -164,6 +164,9 @@ class PythonRecorder:
     def sequences(self) -> list[tuple[str, str, int, int, int]]:
         return self._counters.sequences()
 
+    def new_world(self, suffix: str) -> None:
+        """The calls have these names already."""
+
     def on_group(self, callback: Callable[[Any], None]) -> None:
         self._on_group = callback
 
@@ -252,7 +255,11 @@ class PythonRecorder:
         if call.group_name not in self._groups:
             self._groups.add(call.group_name)
             if self._on_group is not None:
-                self._on_group(call.group)
+                try:
+                    self._on_group(call.group)
+                except BaseException:  # of a signal's handler: it is not described yet
+                    self._groups.discard(call.group_name)
+                    raise
         if self._log is None:
             return None
         encode = self._encoder(self._log, call)

@@ -28,6 +28,7 @@ from prismdbg.capsule import json_text
 from prismdbg.capsule.limits import MAX_STRING_BYTES
 from prismdbg.capsule.log.clock_reads import At, Read
 from prismdbg.capsule.log.format import Kind, StepSource
+from prismdbg.rank.c10d import worlds
 from prismdbg.rank.program import clocks, process_runs
 from prismdbg.rank.program.interruptions import is_for_the_program
 from prismdbg.rank.program.isolation import is_quiet
@@ -283,7 +284,7 @@ def describe_group(group: Any) -> dict[str, Any]:
     ranks = c10d._world.pg_group_ranks.get(group)
     members = list(ranks) if ranks else list(range(group.size()))
     return {
-        "name": group.group_name,
+        "name": worlds.name_of(group),
         "ranks": members,
         "desc": group.group_desc or "",
         "backend": _backend_of(group),

@@ -57,7 +57,9 @@ class StateSnapshots:
         self._objects: Registered = {}
         self._ddp_modules: list[Any] = []
         self._ended = ""
-        self._taken_at = self._whole_at = 0  # steps: of the last one that was begun, and of the last one that was copied
+        self._taken_at = self._whole_at = (
+            0  # steps: of the last one that was begun, and of the last one that was copied
+        )
         self._prologue_records = 0
         self._staging = Staging()
         self._writer: threading.Thread | None = None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -63,7 +62,7 @@ def interrupt(request: pytest.FixtureRequest) -> Iterator[Action]:
 
 
 def caught(action: Action) -> Exception:
-    with pytest.raises(Exception) as raised:  # noqa: PT011
+    with pytest.raises(Exception) as raised:
         action()
     return raised.value
 
@@ -77,7 +76,7 @@ def with_frame(frame: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "action", [lambda: 1 / 0, lambda: json.loads("{"), lambda: os.stat("/missing"), partial(with_frame, None)]
+    "action", [lambda: 1 / 0, lambda: json.loads("{"), lambda: Path("/missing").stat(), partial(with_frame, None)]
 )
 def test_what_fails_by_itself_is_ours(action: Action) -> None:
     assert not is_for_the_program(caught(action))
@@ -137,7 +136,7 @@ def test_the_hook_of_opened_files_passes_it_on(tmp_path: Path, interrupt: Action
     is_passed_on(lambda: files._quietly(interrupt))
     done = []
     files._quietly(lambda: done.append(1))
-    files._quietly(lambda: os.stat("/missing"))
+    files._quietly(Path("/missing").unlink)
     assert done, "the next one is noted"
 
 

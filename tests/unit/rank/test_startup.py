@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).parents[3] / "prismdbg"
-OTHERS = sorted(path for path in Path(sys.base_prefix).parent.glob("*/bin/python") if path.is_file())  # as pyenv has them
+OTHERS = sorted(
+    path for path in Path(sys.base_prefix).parent.glob("*/bin/python") if path.is_file()
+)  # as pyenv has them
 OWN = "import sys\nsys.stdout.write('own ')\nsys.own = True\n"
 SAYS = "import sys; sys.stdout.write('began %s' % getattr(sys, 'own', False))"
 

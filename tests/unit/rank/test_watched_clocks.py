@@ -204,7 +204,9 @@ def test_names_that_a_program_drops_are_dropped(tmp_path: Path) -> None:
 
 
 def test_a_module_that_a_program_drops_is_dropped(tmp_path: Path) -> None:
-    (tmp_path / "plugin.py").write_text("import time\ndef now():\n    return time.time()\nclass Held: pass\nheld = Held()\n")
+    (tmp_path / "plugin.py").write_text(
+        "import time\ndef now():\n    return time.time()\nclass Held: pass\nheld = Held()\n"
+    )
     program = """
         import gc, sys, weakref
         def trial():

@@ -101,7 +101,7 @@ def watch_torch_save(about_to_write: Any) -> None:
     if serialization is None or original is None:
         return
 
-    paths = str | os.PathLike
+    paths: Any = str | os.PathLike  # names of this module are gone when Python ends
 
     @functools.wraps(original)
     def opened(name_or_buffer: Any) -> Any:

@@ -164,7 +164,7 @@ def test_an_exit_that_was_caught_goes_on_as_itself(monkeypatch: pytest.MonkeyPat
     code.install()
     for _ in range(2):
         with pytest.raises(SystemExit) as raised:
-            sys.exit(caught)
+            sys.exit(caught)  # type: ignore[arg-type]
         assert raised.value is caught and code.value == 3
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import gc
 import pytest
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
@@ -212,7 +212,6 @@ class Asked(torch.optim.SGD):
         raise ValueError("not here")
 
 
-
 def stepped(optimizers: list[Any], told: list[str], scaling: StepCounter) -> None:
     """The second step of each is skipped."""
     scaling.listen_to_scaler(Heard(told))
@@ -230,7 +229,10 @@ def stepped(optimizers: list[Any], told: list[str], scaling: StepCounter) -> Non
 def test_optimizers_of_any_class_are_stepped_as_without_us(scaling: StepCounter) -> None:
     parameters = [torch.nn.Parameter(torch.ones(1)) for _ in range(3)]
     told: list[str] = []
-    plain, others = torch.optim.SGD(parameters[:1], lr=0.1), [Compared(1), Asked(parameters[1:2]), Slotted(parameters[2])]
+    plain, others = (
+        torch.optim.SGD(parameters[:1], lr=0.1),
+        [Compared(1), Asked(parameters[1:2]), Slotted(parameters[2])],
+    )
     stepped([plain, *others], told, scaling)
     assert told == [
         "found", "1 OPTIMIZER", "several", "2 SKIPPED_BY_SCALER", "skipped 1 in 1", "3 OPTIMIZER", "taken 1"

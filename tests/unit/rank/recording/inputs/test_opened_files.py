@@ -377,7 +377,7 @@ def test_what_is_done_while_python_ends_is_done(tmp_path: Path) -> None:
             text=True,
             timeout=120,
             check=True,
-        )  # fmt: skip
+        )
         for bare in (["bare"], [])
     ]
     bare, recorded = ((sorted(each.stdout.splitlines()), each.stderr) for each in done)
@@ -413,9 +413,21 @@ def test_a_pattern_is_looked_for_as_glob_does(tmp_path: Path) -> None:
         (tmp_path / name).touch()
     (tmp_path / "file").touch()
     late = time.monotonic() + 60
-    for pattern in ("*/x.bin", "a/*.bin", "*/*", ".*/*", "?/[xy].bin", "*", "*/f/*.bin", "none/*", "a/.*", "file/*", "[ae]/*/x.bin"):
+    for pattern in (
+        "*/x.bin",
+        "a/*.bin",
+        "*/*",
+        ".*/*",
+        "?/[xy].bin",
+        "*",
+        "*/f/*.bin",
+        "none/*",
+        "a/.*",
+        "file/*",
+        "[ae]/*/x.bin",
+    ):
         named = str(tmp_path / pattern)
-        assert sorted(opened_files._matches("/", named.split("/")[1:], late)) == sorted(glob.glob(named)), pattern
+        assert sorted(opened_files._matches("/", named.split("/")[1:], late)) == sorted(glob.glob(named)), pattern  # noqa: PTH207
 
 
 def test_a_search_ends_when_its_time_is_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
