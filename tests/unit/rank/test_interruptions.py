@@ -103,6 +103,18 @@ def test_what_another_thread_raises_in_ours_is_told_apart() -> None:
     assert not is_for_the_program(caught(theirs)), "a state_dict() of the program that fails ends a snapshot"
 
 
+@pytest.mark.parametrize(
+    ("where", "is_it"), [("site-packages/torch/nn/a.py", True), ("site-packages/other/a.py", False), ("ast.py", True)]
+)
+def test_packages_are_no_part_of_python_but_torch_is_ours(where: str, is_it: bool) -> None:
+    def theirs() -> None:
+        raise Preempted
+
+    path = str(Path(json.__file__).parents[1] / where)
+    placed: Action = type(theirs)(theirs.__code__.replace(co_filename=path), globals())
+    assert is_for_the_program(caught(placed)) == is_it
+
+
 BEGAN = threading.Event()
 
 
