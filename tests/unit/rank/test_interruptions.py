@@ -242,8 +242,8 @@ signal.signal(signal.SIGALRM, handler)
 got, number = 0, 0
 for alarm in range(200):
     raised = False
-    signal.setitimer(signal.ITIMER_REAL, 0.0003 * (1 + alarm % 4))
     try:
+        signal.setitimer(signal.ITIMER_REAL, 0.0003 * (1 + alarm % 4))
         while not raised:
             number += 1
             open(f"file{number % 50}", "w").close()
