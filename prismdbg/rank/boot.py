@@ -49,7 +49,7 @@ def start() -> None:
 
 
 def _record(config: RankConfig) -> None:
-    from prismdbg.rank.c10d import gloo_threads, store, unknown_ops
+    from prismdbg.rank.c10d import gloo_threads, store, unknown_ops, worlds
     from prismdbg.rank.recording import exception_hooks, restore_point
     from prismdbg.rank.recording.recorded_rank import Recording
     from prismdbg.rank.recording.state_snapshots import StateSnapshots
@@ -76,6 +76,7 @@ def _record(config: RankConfig) -> None:
     recording.opened_files.install()
     recording.outcomes.install()
     recorder.on_group(recording.on_group)
+    worlds.follow(recorder.new_world)
     BackwardPass(recorder.backward).install()
     recorder.mode(1)
     unknown_ops.install(unknown)

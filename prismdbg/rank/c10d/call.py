@@ -13,6 +13,7 @@ from prismdbg.model import synthesis
 from prismdbg.model.collective import TensorMeta
 from prismdbg.model.dtypes import REDUCE_OPS
 from prismdbg.model.ops import FROM_ROOT, OPS, TO_ROOT, Form, Movement, OpSpec
+from prismdbg.rank.c10d.worlds import name_of
 
 
 def flatten(value: Any) -> list[torch.Tensor]:
@@ -55,7 +56,7 @@ class Call:
         self.spec = spec
         self._args = args
         self.group: Any = dist.ProcessGroup.unbox(args[spec.group])
-        self.group_name: str = self.group.group_name
+        self.group_name = name_of(self.group)
         self.rank: int = self.group.rank()
         self.size: int = self.group.size()
         self.outputs = flatten(args[spec.outputs]) if spec.outputs is not None else []

@@ -10,13 +10,17 @@ from prismdbg.model.moment import Moment
 from prismdbg.rank.c10d.call import Call, identity_key
 from prismdbg.rank.tracing import tracer
 
+MOST_TAGS = 1024  # of messages to or from one rank
+
 
 class Counters:
     """Thread safe. `issue` is called once for every collective, in the order of issue."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._sequences: dict[tuple[str, str, int, int], int] = {}
+        self._next: dict[
+            tuple[str, str, int], dict[int, int]
+        ] = {}  # by group, op and peer; by tag, used last at the end
         self.step = 0
         self.collective = 0
         self.record_id = 0
@@ -27,6 +31,16 @@ class Counters:
         tracer.moved(step, 0)
         tracer.answered()
 
+    def _used(self, group: str, op: str, peer: int, tag: int, at_least: int = 0) -> int:
+        """The number of one that is issued. A program may have another tag for each message: of those it used longest
+        ago it is forgotten how often, as the native recorder does it (`recorder/counters.h`)."""
+        tags = self._next.setdefault((group, op, peer), {})
+        number = max(tags.pop(tag, 0), at_least)
+        if len(tags) >= MOST_TAGS:
+            del tags[next(iter(tags))]
+        tags[tag] = number + 1
+        return number
+
     @property
     def moment(self) -> Moment:
         """The last collective issued."""
@@ -34,10 +48,9 @@ class Counters:
 
     def issue(self, call: Call) -> tuple[int, Moment, Identity]:
         """record_id, moment and identity of the collective that is now issued."""
-        group, op, peer, tag = key = identity_key(call.spec, call)
+        group, op, peer, tag = identity_key(call.spec, call)
         with self._lock:
-            sequence = self._sequences.get(key, 0)
-            self._sequences[key] = sequence + 1
+            sequence = self._used(group, op, peer, tag)
             self.collective += 1
             record_id, self.record_id = self.record_id, self.record_id + 1
             tracer.moved(self.step, self.collective)
@@ -46,12 +59,14 @@ class Counters:
     def sequences(self) -> list[tuple[str, str, int, int, int]]:
         """(group, op, peer, tag, the number that comes next)."""
         with self._lock:
-            return [(*key, number) for key, number in self._sequences.items()]
+            return [(*key, tag, number) for key, tags in self._next.items() for tag, number in tags.items()]
 
     def resume_at(self, at: Moment, record_id: int, sequences: Iterable[tuple[str, str, int, int, int]]) -> None:
         """Takes over where `record_id` collectives had been issued, the last one at `at`."""
         with self._lock:
-            self._sequences = {(group, op, peer, tag): number for group, op, peer, tag, number in sequences}
+            self._next = {}
+            for group, op, peer, tag, number in sequences:
+                self._next.setdefault((group, op, peer), {})[tag] = number
             self.step, self.collective, self.record_id = at.step, at.collective, record_id
 
     def resume_before(self, past: list[Collective], step: int, collective: int) -> None:
@@ -59,7 +74,6 @@ class Counters:
         with self._lock:
             for record in past:
                 identity = record.identity
-                key = (identity.group, identity.op, identity.peer, identity.tag)
-                self._sequences[key] = max(self._sequences.get(key, 0), identity.seq + 1)
+                self._used(identity.group, identity.op, identity.peer, identity.tag, identity.seq)
             self.record_id = past[-1].record_id + 1 if past else 0
             self.step, self.collective = step, collective

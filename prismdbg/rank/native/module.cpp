@@ -10,6 +10,7 @@
 #include "c10d/kernel.h"
 #include "c10d/tensors.h"
 #include "log/bytes_of.h"
+#include "process/stderr.h"
 #include "recorder/sketch.h"
 #include "recorder/state.h"
 #include "tracer/trace_module.h"
@@ -21,15 +22,15 @@ using WithoutLock = py::call_guard<py::gil_scoped_release>;
 
 py::dict stats() {
   Recorder& recorder = state().recorder;
-  const Counters counters = recorder.counters();
+  const Position position = recorder.position();
   py::dict out;
-  out["events"] = counters.issued();
+  out["events"] = position.record_id;
   out["event_bytes"] = recorder.event_bytes();
   out["payload_bytes"] = recorder.payload_bytes();
   out["payload_oldest_step"] = recorder.payload_oldest_step();
   out["lost"] = recorder.lost();
-  out["step"] = counters.step();
-  out["collective"] = counters.collective();
+  out["step"] = position.step;
+  out["collective"] = position.collective;
   out["mode"] = recorder.mode();
   out["entering"] = state().gate.entering();
   return out;
@@ -42,7 +43,7 @@ py::tuple moment() {
 
 py::list sequences() {
   py::list out;
-  for (const Sequence& sequence : state().recorder.counters().sequences()) {
+  for (const Sequence& sequence : state().recorder.sequences()) {
     out.append(py::make_tuple(sequence.group, sequence.op, sequence.peer, sequence.tag, sequence.next));
   }
   return out;
@@ -134,7 +135,7 @@ void bind_steering(py::module_& m) {
           state().recorder.append(static_cast<Kind>(kind), bytes);
         }
       },
-      py::arg("kind"), py::arg("body"), "as `append`; gives up Python's lock only where another thread writes to the log");
+      py::arg("kind"), py::arg("body"), "as `append`; gives up Python's lock only where another thread writes to the log, or a segment is full");
   m.def("text", [](const std::string& text) { return state().recorder.text(text); }, WithoutLock());
   m.def(
       "begin_step", [](uint32_t step, uint8_t source) { state().recorder.begin_step(step, source); }, py::arg("step"),
@@ -160,6 +161,7 @@ void bind_window_and_park(py::module_& m) {
   m.def("scan", &scan, "as `fingerprint`, by the device that holds the tensors; None where it cannot");
   m.def("sketch", &sketch_of, "as the log has it, of a list of tensors; empty where there is none");
   m.def("on_group", &set_group_hook);
+  m.def("new_world", &begin_world, "the suffix that names of groups have from here on; all are described again");
   m.def("start_coalescing", &start_coalescing);
   m.def("end_coalescing", &end_coalescing);
   m.def("handover", &handover);
@@ -184,6 +186,9 @@ PYBIND11_MODULE(prismdbg_native, m) {
       prismdbg::translate(error);
     }
   });
+  if (!py::module_::import("sys").attr("__stderr__").is_none()) {  // None: the program began without one
+    prismdbg::remember_stderr();
+  }
   prismdbg::bind_steering(m);
   prismdbg::bind_window_and_park(m);
   prismdbg::bind_tracer(m);

@@ -11,10 +11,10 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Callable
-from contextlib import suppress
 from types import FrameType
 from typing import Any, NamedTuple, Protocol
 
+from prismdbg.rank.program.interruptions import is_for_the_program
 from prismdbg.rank.program.isolation import is_quiet
 from prismdbg.rank.program.not_compiled import not_compiled
 
@@ -76,18 +76,29 @@ def install(observer: Observer) -> None:
     os.system = posix.system = _system(os.system, observer)  # pickle looks for it in posix
 
 
+# Each of these is called until nothing of Python is left, when the names of this module are gone: then it calls the
+# original at once.
+
+
 def _init(original: Any, observer: Observer) -> Any:
-    signature = inspect.signature(original)
+    signature, is_ending = inspect.signature(original), sys.is_finalizing
 
     @not_compiled
     @functools.wraps(original)
     def init(popen: Any, *args: Any, **named: Any) -> None:
+        if is_ending():
+            popen._prismdbg = None
+            original(popen, *args, **named)
+            return
         begin = functools.partial(original, popen, *args, **named)
         given: dict[str, Any] = {}
         command = None
-        with suppress(Exception):  # arguments that Popen itself refuses
+        try:
             given = signature.bind(popen, *args, **named).arguments
             command = _seen(given["args"], given.get("cwd"), bool(given.get("shell")))
+        except Exception as error:  # arguments that Popen itself refuses
+            if is_for_the_program(error):
+                raise
         if command is None:
             begin()
             return
@@ -102,6 +113,8 @@ def _init(original: Any, observer: Observer) -> Any:
 
 
 def _communicate(original: Any, observer: Observer) -> Any:
+    is_ending = sys.is_finalizing
+
     @not_compiled
     @functools.wraps(original)
     def communicate(popen: Any, *args: Any, **named: Any) -> Any:
@@ -110,7 +123,7 @@ def _communicate(original: Any, observer: Observer) -> Any:
             given = original(popen, *args, **named)
         finally:
             popen._prismdbg_reads = False
-        if popen._prismdbg is None or popen.returncode is None:
+        if popen._prismdbg is None or popen.returncode is None or is_ending():
             return given
         popen.returncode, *told = _told(observer, popen._prismdbg, Outcome(popen.returncode, *given))
         return tuple(told)
@@ -119,11 +132,13 @@ def _communicate(original: Any, observer: Observer) -> Any:
 
 
 def _waiting(original: Any, observer: Observer) -> Any:
+    is_ending = sys.is_finalizing
+
     @not_compiled
     @functools.wraps(original)
     def waiting(popen: Any, *args: Any, **named: Any) -> Any:
         code = original(popen, *args, **named)
-        if code is None or popen._prismdbg is None or popen._prismdbg_reads:
+        if code is None or popen._prismdbg is None or popen._prismdbg_reads or is_ending():
             return code
         popen.returncode = _told(observer, popen._prismdbg, Outcome(code)).code
         return popen.returncode
@@ -132,12 +147,19 @@ def _waiting(original: Any, observer: Observer) -> Any:
 
 
 def _system(original: Any, observer: Observer) -> Any:
+    is_ending = sys.is_finalizing
+
     @not_compiled
     @functools.wraps(original)
     def system(command: Any) -> int:
+        if is_ending():
+            return int(original(command))
         known, status = None, []
-        with suppress(Exception):
+        try:
             known = _seen(command, None, True)
+        except Exception as error:
+            if is_for_the_program(error):
+                raise
         if known is None:
             return int(original(command))
         started = observer.start(known, lambda: status.append(original(command)), lambda _: None)
@@ -152,9 +174,12 @@ def _system(original: Any, observer: Observer) -> Any:
 
 def _told(observer: Observer, started: Any, outcome: Outcome) -> Outcome:
     """What the program itself gave where the observer fails: the rank has no part in that."""
-    with suppress(Exception):
+    try:
         return observer.ended(started, outcome)
-    return outcome
+    except Exception as error:
+        if is_for_the_program(error):
+            raise
+        return outcome
 
 
 def _status(code: int) -> int:

@@ -7,14 +7,16 @@ before it imports torch.
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
 import time
+import weakref
 import zlib
 from _thread import get_ident
 from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
+from types import FrameType, ModuleType
 from typing import Any, Protocol
 
 from prismdbg.capsule.log.clock_reads import CLOCKS
@@ -123,7 +125,7 @@ CALLED: tuple[Callable[..., Any], ...] = (Clock.__call__, OfNow.__call__)
 
 _observer: Observer | None = None
 _main = 0
-_sites: dict[tuple[int | None, ...], tuple[Site, list[Any]]] = {}
+_sites: dict[tuple[int | None, ...], tuple[Site, list[Any]]] = {}  # and what tells that the ids hold
 _is_left = False
 _is_asked = False  # what is read meanwhile, in a signal's handler for example, is not seen
 
@@ -135,6 +137,15 @@ def watch() -> None:
     clocks = {name: Clock(name) for name in CLOCKS if hasattr(time, name)}
     vars(time).update({**clocks, **{name: OfNow(name, clocks["time"]) for name in _OF_NOW}})
     os.register_at_fork(after_in_child=_in_child)
+    atexit.register(_end)  # the first one that is registered, so the last one that is called
+
+
+def _end() -> None:
+    """From here on nothing of ours may hold what the program made: it is freed as in a program that nobody records."""
+    global _is_left
+    _is_left = True
+    observe(None)
+    _sites.clear()
 
 
 def leave_out(folder: str) -> None:
@@ -215,17 +226,24 @@ def _site(frame: FrameType) -> Site:
     if (known := _sites.get(key)) is not None:
         return known[0]
     site = _new_site(frame)
-    if len(_sites) < _MOST_SITES and all(map(_is_module, modules)):  # else what a program drops would live on here
-        _sites[key] = site, modules  # while they are held, no others have their ids
+    held = [_held(names, key) for names in modules] if len(_sites) < _MOST_SITES else [None]
+    if None not in held:
+        _sites[key] = site, held
     return site
 
 
-def _is_module(names: dict[str, Any]) -> bool:
-    """`__mp_main__`: the script of a spawned process, whose functions have names of their own."""
+def _held(names: dict[str, Any], key: tuple[int | None, ...]) -> Any:
+    """What drops the site of `key` before others can have the id of `names`; None where nothing can. Modules are not
+    kept alive. `__mp_main__`: the script of a spawned process, whose functions have names of their own."""
     name = names.get("__name__")
     if type(name) is not str:
-        return False
-    return name == "__mp_main__" or getattr(sys.modules.get(name), "__dict__", None) is names
+        return None
+    if name == "__mp_main__":
+        return names
+    module = sys.modules.get(name)
+    if not isinstance(module, ModuleType) or module.__dict__ is not names:
+        return None
+    return weakref.ref(module, lambda _: _sites.pop(key, None))
 
 
 def _are_ours(names: dict[str, Any]) -> bool:

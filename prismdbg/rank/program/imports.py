@@ -10,6 +10,7 @@ import types
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from prismdbg.rank.program.interruptions import is_for_the_program
 from prismdbg.rank.program.stderr import say
 
 
@@ -61,4 +62,6 @@ class AfterImport:
         try:
             action()
         except Exception as error:
+            if is_for_the_program(error):
+                raise
             say(f"{self._what} in process {os.getpid()}: {error!r}")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
+
+from prismdbg.rank.program.interruptions import is_for_the_program
 
 
 def say(text: str) -> None:
@@ -11,5 +12,8 @@ def say(text: str) -> None:
     gone, or the stream one of the program's own. Where there is none, `print` would write to stdout."""
     if sys.stderr is None:
         return
-    with contextlib.suppress(Exception):
+    try:
         print(f"prismdbg: {text}", file=sys.stderr)
+    except Exception as error:
+        if is_for_the_program(error):
+            raise

@@ -246,10 +246,11 @@ def install(witness: Witness) -> None:
             on_top(error)
 
     code.install(exits)
+    is_ending = sys.is_finalizing  # names of this module are gone then
 
     @not_compiled
     def audit(event: str, arguments: tuple[Any, ...]) -> None:
-        if event == "sys.excepthook" and isinstance(arguments[2], BaseException):
+        if event == "sys.excepthook" and isinstance(arguments[2], BaseException) and not is_ending():
             told[:] = [arguments[2]]
             if _is_main():
                 code.raised(arguments[2])

@@ -31,12 +31,16 @@ class ExitCode:
     def install(self, about_to: Callable[[FrameType], None] = lambda _: None) -> None:
         """`about_to`: is told which frame calls `sys.exit`."""
 
+        made_of, is_ending = _made_of, sys.is_finalizing  # names of this module are gone then
+
         def exit(status: object = None, /) -> NoReturn:
+            if is_ending():
+                raise made_of(status)
             with suppress(Exception):  # C may call it without a frame; the program ends as it would
                 about_to(sys._getframe(1))
-            error, carried = SystemExit() if status is None else SystemExit(status), set[None]()
+            error, carried = made_of(status), set[None]()
             error.__dict__[_MARK] = carried  # goes with it; a set can be pickled everywhere
-            self.value = code_of(status)
+            self.value = _code_in(error)
             self._on_its_way = weakref.ref(carried, self._gone)
             try:
                 raise error
@@ -53,6 +57,22 @@ class ExitCode:
     def raised(self, error: BaseException) -> None:
         """An exception came to the top."""
         self.value = INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1
+
+
+def _made_of(status: object) -> SystemExit:
+    """As Python makes it: an exception of this kind is that exception, a tuple has the arguments."""
+    if isinstance(status, SystemExit):
+        return status
+    if isinstance(status, tuple):
+        return SystemExit(*status)
+    return SystemExit() if status is None else SystemExit(status)
+
+
+def _code_in(error: SystemExit) -> int:
+    try:
+        return code_of(error.code)
+    except Exception:  # of a class that has its own
+        return 1
 
 
 def code_of(status: object) -> int:

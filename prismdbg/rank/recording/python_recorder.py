@@ -24,6 +24,7 @@ from prismdbg.rank.c10d.call import Call, Redispatch, metas
 from prismdbg.rank.c10d.counters import Counters
 from prismdbg.rank.c10d.sparse import dense_parts
 from prismdbg.rank.c10d.works import Completion, wrap
+from prismdbg.rank.program.interruptions import is_for_the_program
 from prismdbg.rank.program.isolation import ours
 from prismdbg.rank.program.stderr import say
 from prismdbg.rank.recording.log_writer import LogWriter, PayloadWriter, encode_tensors
@@ -163,6 +164,9 @@ class PythonRecorder:
     def sequences(self) -> list[tuple[str, str, int, int, int]]:
         return self._counters.sequences()
 
+    def new_world(self, suffix: str) -> None:
+        """The calls have these names already."""
+
     def on_group(self, callback: Callable[[Any], None]) -> None:
         self._on_group = callback
 
@@ -251,7 +255,11 @@ class PythonRecorder:
         if call.group_name not in self._groups:
             self._groups.add(call.group_name)
             if self._on_group is not None:
-                self._on_group(call.group)
+                try:
+                    self._on_group(call.group)
+                except BaseException:  # of a signal's handler: it is not described yet
+                    self._groups.discard(call.group_name)
+                    raise
         if self._log is None:
             return None
         encode = self._encoder(self._log, call)
@@ -362,6 +370,8 @@ class PythonRecorder:
             with torch.no_grad(), ours():
                 return action()
         except Exception as error:
+            if is_for_the_program(error):
+                raise
             self._lose(error)
             return None
 

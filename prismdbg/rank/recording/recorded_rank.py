@@ -28,7 +28,9 @@ from prismdbg.capsule import json_text
 from prismdbg.capsule.limits import MAX_STRING_BYTES
 from prismdbg.capsule.log.clock_reads import At, Read
 from prismdbg.capsule.log.format import Kind, StepSource
+from prismdbg.rank.c10d import worlds
 from prismdbg.rank.program import clocks, process_runs
+from prismdbg.rank.program.interruptions import is_for_the_program
 from prismdbg.rank.program.isolation import is_quiet
 from prismdbg.rank.program.not_compiled import not_compiled
 from prismdbg.rank.program.stderr import say
@@ -52,7 +54,8 @@ _NOW_NS = time.monotonic_ns
 
 
 class Recording:
-    """Owns one rank's recorder. Every method may be called at any time; none raises into the program."""
+    """Owns one rank's recorder. Every method may be called at any time; none raises into the program but what is for it
+    (`interruptions`)."""
 
     def __init__(self, config: RankConfig, recorder: Recorder, kind: str, serve: Serve) -> None:
         """`serve`: starts what answers at a socket, once there is a log."""
@@ -94,6 +97,8 @@ class Recording:
         except Exception as error:
             with self._publishing:
                 self.give_up(f"the log could not be opened: {error}", is_said=True)
+            if is_for_the_program(error):
+                raise
         finally:
             self._opening = False
         return self.is_open
@@ -187,9 +192,12 @@ class Recording:
         """Writes a NOTE; a full disk loses it silently, for there is nowhere to say it."""
         if not self.is_open:
             return
-        with contextlib.suppress(Exception):
+        try:
             body = {"kind": kind, "time_ns": self.now_ns(), "moment": self.moment, **data}
             self.recorder.append(Kind.NOTE, json_text.dump(body).encode())
+        except Exception as error:
+            if is_for_the_program(error):
+                raise
 
     def window(self, on: bool, steps: int, size_bytes: int) -> None:
         """What a replay is given is kept while `on`: what the rank receives, and what it reads from clocks."""
@@ -226,19 +234,25 @@ class Recording:
             if self.ensure_open():
                 self.recorder.append(Kind.GROUP, json_text.dump(describe_group(group)).encode())
         except Exception as error:
+            if is_for_the_program(error):
+                raise
             self.give_up(f"a group could not be described: {error}")
 
     def on_step(self, step: int, source: StepSource) -> None:
         try:
             if self.is_open or (self._steps_make_a_rank() and self.ensure_open()):
-                if step in self.hash_at:
-                    self.hash_state()
-                self.recorder.begin_step(step, int(source))
+                try:
+                    if step in self.hash_at:
+                        self.hash_state()
+                finally:  # whatever a signal's handler raises, the program is in that step
+                    self.recorder.begin_step(step, int(source))
                 if step & (step - 1) == 0:  # ever more rarely: what is read is read early
                     self.opened_files.look()
                 else:
                     self.opened_files.hear()
         except Exception as error:
+            if is_for_the_program(error):
+                raise
             self.give_up(f"a step could not be recorded: {error}")
 
     def _steps_make_a_rank(self) -> bool:
@@ -270,7 +284,7 @@ def describe_group(group: Any) -> dict[str, Any]:
     ranks = c10d._world.pg_group_ranks.get(group)
     members = list(ranks) if ranks else list(range(group.size()))
     return {
-        "name": group.group_name,
+        "name": worlds.name_of(group),
         "ranks": members,
         "desc": group.group_desc or "",
         "backend": _backend_of(group),

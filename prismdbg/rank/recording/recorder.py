@@ -95,6 +95,10 @@ class Recorder(Protocol):
         """(group, op, peer, tag, the number that comes next) of all; op is empty but for point-to-point."""
         ...
 
+    def new_world(self, suffix: str) -> None:
+        """All process groups are destroyed. Names of later ones end with `suffix` (`c10d/worlds.py`)."""
+        ...
+
     def on_group(self, callback: Callable[[Any], None]) -> None:
         """`callback(process_group)` before the first record of each group."""
         ...

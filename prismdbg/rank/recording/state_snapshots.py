@@ -25,6 +25,7 @@ from prismdbg.capsule.state_snapshot import StateSnapshot
 from prismdbg.errors import PrismError, UsageError
 from prismdbg.model.moment import Moment
 from prismdbg.model.plurals import counted
+from prismdbg.rank.program.interruptions import is_for_the_program
 from prismdbg.rank.program.isolation import ours
 from prismdbg.rank.program.stderr import say
 from prismdbg.rank.recording import ddp_buckets, random_state
@@ -56,7 +57,9 @@ class StateSnapshots:
         self._objects: Registered = {}
         self._ddp_modules: list[Any] = []
         self._ended = ""
-        self._taken_at = 0
+        self._taken_at = self._whole_at = (
+            0  # steps: of the last one that was begun, and of the last one that was copied
+        )
         self._prologue_records = 0
         self._staging = Staging()
         self._writer: threading.Thread | None = None
@@ -179,6 +182,7 @@ class StateSnapshots:
             pending.random_at_forward = random_state.read()
         if pending.moment is None:
             self._copy(pending)
+        self._whole_at = self._taken_at
         snapshot = pending.described(self._prologue_records)
         write = lambda: self._guarded(lambda: self._write_or_skip(snapshot, pending.copied_ns))  # noqa: E731
         self._writer = threading.Thread(target=write, name="prismdbg-state", daemon=True)
@@ -264,7 +268,17 @@ class StateSnapshots:
         try:
             action()
         except Exception as error:
+            if is_for_the_program(error):
+                self._leave_out()
+                raise
             self._end(str(error) if isinstance(error, PrismError) else repr(error))
+
+    def _leave_out(self) -> None:
+        """What is half copied is no snapshot; the next step begins one anew."""
+        if self._pending is not None:
+            self._pending.cancel()
+            self._pending = None
+        self._taken_at = min(self._taken_at, self._whole_at)
 
     def _end(self, why: str) -> None:
         """No further snapshots. Those that there are stay, and payloads are kept as without."""

@@ -6,12 +6,14 @@ import functools
 import operator
 import weakref
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar
 
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from prismdbg.capsule.log.format import StepSource
+from prismdbg.rank.program.interruptions import is_for_the_program
 from prismdbg.rank.program.isolation import ours
 from prismdbg.rank.program.not_compiled import not_compiled
 from prismdbg.rank.program.stderr import say
@@ -49,6 +51,7 @@ class StepCounter:
         self.optimizer: weakref.ref[Any] | None = None
         self.by_hand = False
         self._listeners: list[Listener] = []
+        self._first_id = 0  # where it cannot be referred to weakly
         self._before = 0  # the step before the present one
         self._in_scaler = False
         self._scales_the_first = False
@@ -57,7 +60,7 @@ class StepCounter:
         self._refused = False
         self._has_scaler = False
         self._has_several = False  # optimizers under gradient scalers
-        self._numbers: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()  # of others than the first
+        self._numbers: dict[int, tuple[int, weakref.ref[Any]]] = {}  # of others than the first, by id
         self._most_numbers = 0
         self._skipped_last: set[int] = set()  # of these, those that were skipped when they were due last
         self._was_skipped = False  # the optimizer's step in the present step, by a gradient scaler
@@ -146,10 +149,13 @@ class StepCounter:
 
     def _is_the_first(self, optimizer: Any) -> bool:
         known = self.optimizer() if self.optimizer is not None else None
-        if known is None:
-            self.optimizer = weakref.ref(optimizer)
+        if known is None and not self._first_id:
+            try:
+                self.optimizer = weakref.ref(optimizer)
+            except TypeError:  # a class with slots
+                self._first_id = id(optimizer)
             return True
-        return known is optimizer
+        return known is optimizer or id(optimizer) == self._first_id
 
     def _found(self, scaler: Any) -> None:
         if getattr(scaler, "_enabled", False):
@@ -176,8 +182,8 @@ class StepCounter:
             if first:
                 self._was_skipped = not self._stepped
                 self._count(StepSource.OPTIMIZER if self._stepped else StepSource.SKIPPED_BY_SCALER)
-            elif (known := _that_tells_its_steps(optimizer)) is not None:
-                self._tell(known, gradients_of)
+            else:
+                self._tell_of(optimizer, gradients_of)
             return result
 
         torch.amp.GradScaler.step = step
@@ -191,13 +197,24 @@ class StepCounter:
             self._scaler_listener.has_several()
         return self.step if self._scaler_listener.has_collectives() else self._before
 
+    def _tell_of(self, optimizer: Any, gradients_of: int) -> None:
+        """The program's class may do anything when it is asked; it was not asked in a program that nobody records."""
+        try:
+            if (known := _that_tells_its_steps(optimizer)) is not None:
+                self._tell(known, gradients_of)
+        except Exception as error:
+            if is_for_the_program(error):
+                raise
+
     def _tell(self, optimizer: Any, gradients_of: int) -> None:
         """Each skip, and the first step that is taken after skips."""
-        number = self._numbers.get(optimizer)
+        number, _ = self._numbers.get(id(optimizer), (0, None))
         if not self._stepped:
-            if number is None:
+            if not number:
                 self._most_numbers += 1
-                number = self._numbers[optimizer] = self._most_numbers
+                number = self._most_numbers
+                gone = partial(self._numbers.pop, id(optimizer))
+                self._numbers[id(optimizer)] = number, weakref.ref(optimizer, gone)
             self._skipped_last.add(number)
             self._scaler_listener.skipped(gradients_of, number)
         elif number in self._skipped_last:
@@ -221,11 +238,16 @@ class StepCounter:
 def _was_told_to_skip(optimizer: Any) -> bool:
     """By a gradient scaler, which calls a fused optimizer in any case. On other devices than the CPU the job would have
     to wait for the answer: there it counts as a step."""
-    found = getattr(optimizer, "found_inf", None)
-    if not isinstance(found, torch.Tensor) or found.device.type != "cpu":
+    try:
+        found = getattr(optimizer, "found_inf", None)
+        if not isinstance(found, torch.Tensor) or found.device.type != "cpu":
+            return False
+        with ours():
+            return bool(found)
+    except Exception as error:  # a class of the program's own may have anything there
+        if is_for_the_program(error):
+            raise
         return False
-    with ours():
-        return bool(found)
 
 
 def _that_tells_its_steps(optimizer: Any) -> Any:

@@ -11,6 +11,7 @@ from prismdbg.capsule.log.reader import read_log
 from prismdbg.errors import PrismError
 from prismdbg.model.breakpoints import StopReason
 from prismdbg.rank.agent import Agent
+from prismdbg.rank.c10d import worlds
 from prismdbg.rank.c10d.counters import Counters
 from prismdbg.rank.emulation import fake_world
 from prismdbg.rank.program.stderr import say
@@ -35,6 +36,8 @@ def begin_replay(config: RankConfig) -> None:
             file.write(str(os.getpid()))
     except FileExistsError:
         return
+    if "emulation" not in config.extra:  # an emulated rank has torch's names
+        worlds.follow()
     built_extensions.install(config.extra.get("replaced"))
     if "state" in config.extra:
         if config.memory_cap:

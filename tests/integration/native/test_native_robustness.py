@@ -92,3 +92,28 @@ def test_a_program_that_takes_our_descriptors_gets_none_of_our_bytes(tmp_path: P
     (one,) = run_job(tmp_path, "takes_descriptors", 1, *payloads)
     assert len(one.log().collectives) == 1
     assert "closed by the program" in one.output
+
+
+@pytest.mark.parametrize("how", ["never", "closed"])
+def test_a_file_that_has_the_number_of_stderr_gets_none_of_our_bytes(tmp_path: Path, how: str) -> None:
+    run_job(tmp_path, "other_stderr", 1, how)
+
+
+def test_other_threads_run_while_a_segment_is_had(tmp_path: Path) -> None:
+    (one,) = run_job(tmp_path, "held", 1)
+    assert len(one.log().notes) == 30_000
+
+
+def test_what_a_handler_raises_while_a_group_is_described_is_for_the_program(tmp_path: Path) -> None:
+    (one,) = run_job(tmp_path, "interrupted", 1)
+    log = one.log()
+    assert len(log.collectives) == one.report()["issued"] == 5
+    assert [group.ranks for group in log.groups.values()] == [(0,)] * 3
+    assert "Preempted" not in one.output and "Late" not in one.output
+
+
+def test_a_program_with_a_tag_for_each_message_has_no_end_of_them(tmp_path: Path) -> None:
+    ranks = run_job(tmp_path, "many_tags", 2)
+    sent, received = ([c.identity for c in one.log().collectives if c.is_p2p] for one in ranks)
+    assert [(i.tag, i.seq) for i in sent] == [(i.tag, i.seq) for i in received]
+    assert [i.seq for i in sent[-3:]] == [1, 0, 2]

@@ -231,3 +231,26 @@ def ended_well(
     assert [note.kind for note in log.notes if note.kind == "exit"] == ([last] if last else [])
     assert [note.data["code"] for note in log.notes if note.kind == "exit"] == ([code] if last else [])
     assert json.loads(recorded.run.supervisor_json.read_text())["exit_code"] in (code, 128 - code)
+
+
+@pytest.mark.parametrize("native", [True, False])
+def test_a_program_that_ends_its_world_and_begins_another(native: bool, tmp_path: Path) -> None:
+    """torch gives the names of the first world's groups to those of the second, which are other groups."""
+    for name in ("bare", "recorded"):
+        (tmp_path / name).mkdir()
+    bare = run(torchrun(PROGRAMS / "begins_again.py", tmp_path / "bare", ranks=3), tmp_path / "bare.txt")
+    command = torchrun(PROGRAMS / "begins_again.py", tmp_path / "recorded", ranks=3)
+    recorded = record(command, tmp_path / "run", native=native)
+    assert (bare.code, recorded.ended.code) == (0, 0), recorded.ended.output
+    assert sorted(recorded.ended.lines("result")) == sorted(bare.lines("result")) != []
+    calls = [["0", "1", "1", "0~2"], ["0", "1", "1", "0~2", "1~2", "1~2"], ["0", "0~2", "1~2", "1~2"]]
+    members = {"0": (0, 1, 2), "1": (0, 1), "0~2": (0, 1, 2), "1~2": (1, 2)}
+    for rank, issued in enumerate(calls):
+        log = recorded.log(rank)
+        assert [c.group for c in log.collectives] == issued
+        assert [c.identity.seq for c in log.collectives] == [issued[:n].count(name) for n, name in enumerate(issued)]
+        assert {name: group.ranks for name, group in log.groups.items()} == {name: members[name] for name in issued}
+        assert lost(recorded, rank) == []
+    replayed = replay(recorded.folder(1))
+    assert (replayed.code, replayed.divergence, replayed.synthesized) == (0, None, []), replayed
+    assert set(replayed.output.splitlines()) & set(bare.lines("result")), replayed.output

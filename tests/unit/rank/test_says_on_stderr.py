@@ -20,7 +20,10 @@ from prismdbg.rank.frameworks import registration
 from prismdbg.rank.program.imports import AfterImport
 from prismdbg.rank.program.stderr import say
 
-ONLY_HERE = {"program/stderr.py": "it is what all others call, and suppresses what the stream raises"}
+ONLY_HERE = {
+    "program/stderr.py": "it is what all others call, and suppresses what the stream raises",
+    "inject/sitecustomize.py": "it says that there is no such file, and suppresses that, too",
+}
 
 
 class Failing(io.TextIOBase):

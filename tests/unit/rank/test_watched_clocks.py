@@ -203,6 +203,74 @@ def test_names_that_a_program_drops_are_dropped(tmp_path: Path) -> None:
     assert run(program, tmp_path) == ["True 1"]
 
 
+def test_a_module_that_a_program_drops_is_dropped(tmp_path: Path) -> None:
+    (tmp_path / "plugin.py").write_text(
+        "import time\ndef now():\n    return time.time()\nclass Held: pass\nheld = Held()\n"
+    )
+    program = """
+        import gc, sys, weakref
+        def trial():
+            import plugin
+            plugin.now(); plugin.now()
+            del sys.modules["plugin"]
+            return weakref.ref(plugin.held), weakref.ref(plugin)
+        for _ in range(2):
+            known = len(clocks._sites)
+            held, module = trial()
+            gc.collect()
+            print(held() is None, module() is None, len(clocks._sites) - known)
+    """
+    assert run(program, tmp_path) == ["True True 0"] * 2
+
+
+ENDS = """
+    import os, time
+    class Cache:
+        def __init__(self):
+            os.mkdir("cache")
+        def __del__(self):
+            os.rmdir("cache")
+            print("removed", flush=True)
+    cache = Cache()
+    began = time.time()
+    def main():
+        return time.time()
+    main()
+"""
+
+
+@pytest.mark.parametrize("started", ["script", "module", "spawned"])
+def test_what_a_program_holds_is_freed_while_others_are_still_there(started: str, tmp_path: Path) -> None:
+    """Names of the program that anything of ours holds are freed after those of all modules: too late for a function
+    that uses one."""
+    hooks = (ROOT / "prismdbg" / "rank" / "inject" / "sitecustomize.py").read_text()
+    (tmp_path / "inject").mkdir()
+    (tmp_path / "inject" / "sitecustomize.py").write_text(hooks)
+    (tmp_path / "config").write_text("{}")
+    program = dedent(ENDS)
+    if started == "spawned":
+        program = dedent("""
+            import multiprocessing
+            def child():
+                global cache
+                cache = Cache()
+                time.time()
+            if __name__ == "__main__":
+                process = multiprocessing.get_context("spawn").Process(target=child)
+                process.start(); process.join()
+        """) + program.replace("cache = Cache()", "")
+    (tmp_path / "train.py").write_text(program)
+    environment = os.environ | {
+        "PRISMDBG_CONFIG": str(tmp_path / "config"), "PYTHONPATH": f"{tmp_path / 'inject'}:{ROOT}"
+    }  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, *(["-m", "train"] if started == "module" else ["train.py"])],
+        cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout, done.stderr) == (0, "removed\n", "")
+    assert not (tmp_path / "cache").exists()
+
+
 def test_an_observer_that_fails_is_left_alone(tmp_path: Path) -> None:
     program = """
         seen.read = lambda clock, site: clocks._named(None, "", None)  # raises in prismdbg

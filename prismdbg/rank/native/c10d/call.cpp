@@ -3,6 +3,7 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/csrc/distributed/c10d/Types.hpp>
 
+#include "c10d/hooks.h"
 #include "log/bytes_of.h"
 #include "recorder/sketch.h"
 #include "recorder/state.h"
@@ -62,7 +63,8 @@ uint8_t Call::reduce_op() const {
 Ticket Call::issue(Recorder& recorder) {
   IssuedCall issue;
   issue.op = op_.name;
-  issue.group = group_->getGroupName();
+  std::string group;
+  issue.group = name_of(*group_, group);
   issue.is_p2p = op_.is_p2p;
   issue.is_async = op_.async_op >= 0 && !is_sync();
   issue.root = root_;

@@ -4,8 +4,10 @@
 #include <torch/csrc/utils/pybind.h>
 
 #include <atomic>
+#include <memory>
 #include <mutex>
 #include <unordered_set>
+#include <utility>
 
 #include "process/gil.h"
 #include "recorder/json.h"
@@ -37,6 +39,12 @@ KnownGroups& known_groups() {
   return *groups;
 }
 
+// Strings that are never freed: threads may read one while another takes its place.
+std::atomic<const std::string*>& world_suffix() {
+  static std::atomic<const std::string*> suffix{new std::string()};
+  return suffix;
+}
+
 // Where Python describes no group: global ranks are known for the default group only.
 std::string described_here(const c10d::ProcessGroup& group) {
   std::string ranks;
@@ -45,9 +53,35 @@ std::string described_here(const c10d::ProcessGroup& group) {
       ranks += (rank ? ", " : "") + std::to_string(rank);
     }
   }
-  return "{\"name\": " + json_string(group.getGroupName()) + ", \"ranks\": [" + ranks +
+  std::string kept;
+  return "{\"name\": " + json_string(name_of(group, kept)) + ", \"ranks\": [" + ranks +
          "], \"desc\": " + json_string(group.getGroupDesc()) +
          ", \"backend\": " + json_string(group.getBackendName()) + "}";
+}
+
+bool is_main_thread() {
+  const auto threading = py::module_::import("threading");
+  return threading.attr("main_thread")().attr("ident").cast<unsigned long>() == PyThread_get_thread_ident();
+}
+
+int raise_again(void* kept) {
+  const std::unique_ptr<py::error_already_set> error(static_cast<py::error_already_set*>(kept));
+  error->restore();
+  return -1;
+}
+
+// What the hook raises is the program's: a signal's handler or another thread raised it meanwhile. The program gets it
+// at its next line, for here nothing may fail.
+void pass_on(std::unique_ptr<py::error_already_set> error) {
+  if (!is_main_thread()) {
+    if (PyThreadState_SetAsyncExc(PyThread_get_thread_ident(), error->type().ptr()) == 1) {
+      return;
+    }
+  } else if (Py_AddPendingCall(&raise_again, error.get()) == 0) {
+    [[maybe_unused]] auto* kept = error.release();
+    return;
+  }
+  error->discard_as_unraisable("prismdbg: describing a process group");
 }
 
 bool described_by_python(const c10::intrusive_ptr<c10d::ProcessGroup>& group) {
@@ -58,14 +92,20 @@ bool described_by_python(const c10::intrusive_ptr<c10d::ProcessGroup>& group) {
   if (!group_hook()) {
     return false;
   }
-  try {
-    group_hook()(group);
-    return true;
-  } catch (py::error_already_set& error) {
-    error.discard_as_unraisable("prismdbg: describing a process group");
-  } catch (const std::exception&) {
+  std::unique_ptr<py::error_already_set> raised;
+  bool is_described = false;
+  for (int attempt = 0; attempt < 2 && !is_described; ++attempt) {
+    try {
+      group_hook()(group);
+      is_described = true;
+    } catch (py::error_already_set& error) {
+      raised = std::make_unique<py::error_already_set>(error);
+    }
   }
-  return false;
+  if (raised) {  // at last: Python would raise it in the hook again
+    pass_on(std::move(raised));
+  }
+  return is_described;
 }
 
 }  // namespace
@@ -75,12 +115,22 @@ void introduce_group(const c10::intrusive_ptr<c10d::ProcessGroup>& group) noexce
     auto& known = known_groups();
     const WithoutGil released;
     const std::lock_guard<std::recursive_mutex> lock(known.mutex);
-    if (known.names.insert(group->getGroupName()).second && !described_by_python(group)) {
+    std::string kept;
+    if (known.names.insert(name_of(*group, kept)).second && !described_by_python(group)) {
       state().recorder.append(Kind::group, described_here(*group));
     }
   } catch (const std::exception& error) {
     state().recorder.lose("events", error.what());
   }
+}
+
+const std::string& name_of(const c10d::ProcessGroup& group, std::string& kept) {
+  const std::string& suffix = *world_suffix().load(std::memory_order_acquire);
+  return suffix.empty() ? group.getGroupName() : kept = group.getGroupName() + suffix;
+}
+
+void begin_world(const std::string& suffix) {
+  world_suffix().store(new std::string(suffix), std::memory_order_release);
 }
 
 void set_group_hook(const py::object& callback) {

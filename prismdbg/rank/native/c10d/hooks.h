@@ -6,6 +6,7 @@
 #include <c10/util/intrusive_ptr.h>
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 namespace c10d {
@@ -21,6 +22,11 @@ namespace prismdbg {
 // Tells Python of `group` before its first record; once for each name. Never throws.
 void introduce_group(const c10::intrusive_ptr<c10d::ProcessGroup>& group) noexcept;
 void set_group_hook(const pybind11::object& callback);
+
+// The program has destroyed its groups, and torch gives their names again: from here on the log has `suffix` behind them.
+void begin_world(const std::string& suffix);
+// As the log has it; `kept` may hold it.
+const std::string& name_of(const c10d::ProcessGroup& group, std::string& kept);
 
 // True once recording was handed over to a replay in this process.
 bool is_handed_over();

@@ -70,6 +70,10 @@ bool LogWriter::fits(size_t size_bytes, size_t reserve_bytes) const {
   return offset_ + size_bytes + reserve_bytes + sizeof(RecordHeader) <= segment_bytes_;
 }
 
+bool LogWriter::has_room(size_t body_bytes) const {
+  return is_closed_ || fits(record_bytes(body_bytes), kReserveBytes);
+}
+
 void LogWriter::append(Kind kind, std::string_view head, std::string_view tail) {
   const size_t size = record_bytes(head.size() + tail.size());
   if (size > segment_bytes_ / 2) {

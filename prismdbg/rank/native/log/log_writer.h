@@ -20,6 +20,8 @@ class LogWriter {
 
   // One record; its body is `head` and then `tail`.
   void append(Kind kind, std::string_view head, std::string_view tail = {});
+  // Whether `append` needs no other segment for a body of that size: then it waits for nobody.
+  bool has_room(size_t body_bytes) const;
   // The number of a text, written to the log when it is new. The empty text is 0.
   uint32_t text(std::string_view text);
   // Writes a stack, innermost frame first, and gives its number.

@@ -13,10 +13,22 @@ inline bool python_is_ending() {
 #endif
 }
 
+// PyGILState_Check() says yes to any thread once there was a second interpreter in the process.
+inline bool holds_gil() {
+#if PY_VERSION_HEX >= 0x030D0000
+  return PyThreadState_GetUnchecked() != nullptr;
+#elif PY_VERSION_HEX >= 0x030C0000
+  return _PyThreadState_UncheckedGet() != nullptr;
+#else  // before 3.12 that is the state of whichever thread runs
+  const PyThreadState* mine = PyGILState_GetThisThreadState();
+  return mine != nullptr && mine == _PyThreadState_UncheckedGet();
+#endif
+}
+
 // Releases the lock if this thread holds it: nobody may wait for another thread with it in hand.
 class WithoutGil {
  public:
-  WithoutGil() : state_(!python_is_ending() && PyGILState_Check() ? PyEval_SaveThread() : nullptr) {}
+  WithoutGil() : state_(!python_is_ending() && holds_gil() ? PyEval_SaveThread() : nullptr) {}
   ~WithoutGil() {
     if (state_ != nullptr) {
       PyEval_RestoreThread(state_);

@@ -7,19 +7,35 @@ void Counters::begin_step(uint32_t step) {
   collective_ = 0;
 }
 
+uint64_t Tags::issue(int32_t tag) {
+  const auto found = places_.find(tag);
+  if (found != places_.end()) {
+    by_use_.splice(by_use_.end(), by_use_, found->second);
+    return by_use_.back().second++;
+  }
+  if (by_use_.size() >= kMost) {
+    places_.erase(by_use_.front().first);
+    by_use_.pop_front();
+  }
+  places_[tag] = by_use_.insert(by_use_.end(), {tag, 1});
+  return 0;
+}
+
 Position Counters::issue(const IssuedCall& issue) {
   Group& group = groups_[std::string(issue.group)];
-  uint64_t& next = issue.is_p2p ? group.p2p[{std::string(issue.op), issue.root, issue.tag}] : group.next;
-  return {step_, ++collective_, issued_++, next++};
+  const uint64_t sequence =
+      issue.is_p2p ? group.p2p[{std::string(issue.op), issue.root}].issue(issue.tag) : group.next++;
+  return {step_, ++collective_, issued_++, sequence};
 }
 
 std::vector<Sequence> Counters::sequences() const {
   std::vector<Sequence> all;
   for (const auto& [name, group] : groups_) {
     all.push_back({name, "", kNoPeer, 0, group.next});
-    for (const auto& [key, next] : group.p2p) {
-      const auto& [op, peer, tag] = key;
-      all.push_back({name, op, peer, tag, next});
+    for (const auto& [key, tags] : group.p2p) {
+      for (const auto& [tag, next] : tags.by_use()) {
+        all.push_back({name, key.first, key.second, tag, next});
+      }
     }
   }
   return all;

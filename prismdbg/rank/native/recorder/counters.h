@@ -2,11 +2,13 @@
 // prismdbg/rank/c10d/counters.py counts the same. Not thread safe: the recorder holds its lock.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <list>
 #include <map>
 #include <string>
-#include <tuple>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "recorder/issued_call.h"
@@ -29,6 +31,25 @@ struct Sequence {
   uint64_t next;
 };
 
+// The numbers of messages to or from one rank, by tag. A program may have another tag for each message: of those it used
+// longest ago it is forgotten how often. Both ends of a message forget alike.
+class Tags {
+ public:
+  static constexpr size_t kMost = 1024;
+
+  Tags() = default;
+  Tags(const Tags&) = delete;
+  Tags& operator=(const Tags&) = delete;
+
+  uint64_t issue(int32_t tag);
+  // Tag and next number, the one that was used last at the end.
+  const std::list<std::pair<int32_t, uint64_t>>& by_use() const { return by_use_; }
+
+ private:
+  std::list<std::pair<int32_t, uint64_t>> by_use_;
+  std::unordered_map<int32_t, std::list<std::pair<int32_t, uint64_t>>::iterator> places_;
+};
+
 class Counters {
  public:
   void begin_step(uint32_t step);
@@ -43,7 +64,7 @@ class Counters {
  private:
   struct Group {
     uint64_t next = 0;
-    std::map<std::tuple<std::string, int32_t, int32_t>, uint64_t> p2p;
+    std::map<std::pair<std::string, int32_t>, Tags> p2p;  // by operator and peer
   };
 
   uint32_t step_ = 0;

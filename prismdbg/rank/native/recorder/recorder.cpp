@@ -11,6 +11,7 @@
 #include "log/bytes_of.h"
 #include "log/clock.h"
 #include "process/guarded.h"
+#include "process/stderr.h"
 #include "recorder/json.h"
 #include "tracer/trace_place.h"
 
@@ -57,10 +58,13 @@ void Recorder::append(Kind kind, std::string_view body) {
 
 bool Recorder::try_append(Kind kind, std::string_view body) {
   const std::unique_lock<std::mutex> lock(mutex_, std::try_to_lock);
-  if (lock && log_) {
+  if (!lock || (log_ && !log_->has_room(body.size()))) {
+    return false;
+  }
+  if (log_) {
     log_->append(kind, body);
   }
-  return lock.owns_lock();
+  return true;
 }
 
 uint32_t Recorder::text(std::string_view text) {
@@ -256,7 +260,7 @@ void Recorder::lose(std::string_view what, std::string_view reason) noexcept {
     }
     if (log_ && !note_lost(text) && is_first) {
       const std::string line = "prismdbg: rank " + std::to_string(options_.rank) + ": " + text + "\n";
-      background_.post([line] { [[maybe_unused]] const auto said = ::write(STDERR_FILENO, line.data(), line.size()); });
+      background_.post([line] { say_on_stderr(line); });
     }
   } catch (...) {  // nowhere left to say it; stats() still does
   }
@@ -313,9 +317,14 @@ void Recorder::tidy() noexcept {
       [](const char*) {});
 }
 
-Counters Recorder::counters() {
+Position Recorder::position() {
   const std::lock_guard<std::mutex> lock(mutex_);
-  return counters_;
+  return {counters_.step(), counters_.collective(), counters_.issued(), 0};
+}
+
+std::vector<Sequence> Recorder::sequences() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return counters_.sequences();
 }
 
 std::vector<uint64_t> Recorder::in_flight() {

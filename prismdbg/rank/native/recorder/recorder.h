@@ -57,7 +57,7 @@ class Recorder {
   // Steering, from Python without its lock. These throw.
   void open(const RecorderOptions& options);
   void append(Kind kind, std::string_view body);
-  // Whether it was free to do so at once.
+  // Whether it could do so at once, without another segment.
   bool try_append(Kind kind, std::string_view body);
   uint32_t text(std::string_view text);
   void window(bool on, int64_t steps, uint64_t size_bytes);
@@ -87,8 +87,9 @@ class Recorder {
   // Recording ends here, for `reason`.
   void lose(std::string_view what, std::string_view reason) noexcept;
 
-  // A copy, as of now.
-  Counters counters();
+  // The number of collectives so far, step and collective of the last one.
+  Position position();
+  std::vector<Sequence> sequences();
   uint64_t packed_moment() const { return moment_; }  // waits for no lock
   std::vector<uint64_t> in_flight();
   std::string lost();

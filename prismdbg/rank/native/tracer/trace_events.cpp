@@ -207,7 +207,7 @@ uint32_t Tracer::look_at_python(ThreadTrace& thread, bool& is_old) {
   if (python_is_ending() || PyGILState_GetThisThreadState() == nullptr) {
     return 0;
   }
-  is_old = PythonStacks::needs_lock() && !PyGILState_Check();
+  is_old = PythonStacks::needs_lock() && !holds_gil();
   if (is_old) {
     return thread.last_stack;
   }

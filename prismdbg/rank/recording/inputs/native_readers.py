@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from prismdbg.rank.program.imports import AfterImport
+from prismdbg.rank.program.interruptions import is_for_the_program
 from prismdbg.rank.program.not_compiled import not_compiled
 
 Tell = Callable[[str | os.PathLike[str]], None]
@@ -52,6 +53,8 @@ _SOURCES = frozenset(
 )
 _BOUND = (staticmethod, classmethod, BuiltinFunctionType, ClassMethodDescriptorType)  # of a class: they take no `self`
 _CAN_BE_BASE = 1 << 10  # Py_TPFLAGS_BASETYPE
+_MOST_NO_FILES = 10_000
+_no_files: set[str | os.PathLike[str]] = set()
 
 
 def watch(tell: Tell) -> None:
@@ -89,10 +92,12 @@ def _wrap(module: Any, name: str, tell: Tell) -> None:
 
 
 def _telling(function: Callable[..., Any], tell: Tell) -> Callable[..., Any]:
+    told = _quietly(tell)
+
     @not_compiled
     @functools.wraps(function)
     def telling(*args: Any, **named: Any) -> Any:
-        _tell_paths(args, named, tell)
+        told(args, named)
         return function(*args, **named)
 
     return telling
@@ -101,9 +106,11 @@ def _telling(function: Callable[..., Any], tell: Tell) -> Callable[..., Any]:
 def _telling_type(original: type[Any], tell: Tell) -> type[Any]:
     """Stands for a type that makes its objects: what is one of the original's is one of its."""
 
+    told = _quietly(tell)
+
     class Telling(type):
         def __call__(cls, *args: Any, **named: Any) -> Any:
-            _tell_paths(args, named, tell)
+            told(args, named)
             return original(*args, **named)
 
         def __instancecheck__(cls, instance: object) -> bool:
@@ -116,6 +123,22 @@ def _telling_type(original: type[Any], tell: Tell) -> type[Any]:
     return Telling(original.__name__, (), named)
 
 
+def _quietly(tell: Tell) -> Callable[[tuple[Any, ...], dict[str, Any]], None]:
+    """Nothing of ours comes between the program and its library, also while Python ends and our names are gone."""
+    is_ending = sys.is_finalizing
+
+    def told(args: tuple[Any, ...], named: dict[str, Any]) -> None:
+        if is_ending():
+            return
+        try:
+            _tell_paths(args, named, tell)
+        except Exception as error:
+            if is_for_the_program(error):
+                raise
+
+    return told
+
+
 def _tell_paths(args: tuple[Any, ...], named: dict[str, Any], tell: Tell) -> None:
     """None of a mapping that is written through (`from_file`, shared). The first one, and what has the name of one, may
     be a folder or a pattern; another text is a path if a file has that name."""
@@ -126,8 +149,18 @@ def _tell_paths(args: tuple[Any, ...], named: dict[str, Any], tell: Tell) -> Non
     if not sources and (first := next(filter(None, others), None)) is not None:
         sources = [first]
         others.remove(first)
-    for path in itertools.chain(*sources, filter(os.path.isfile, itertools.chain(*others))):
+    for path in itertools.chain(*sources, filter(_is_file, itertools.chain(*others))):
         tell(path)
+
+
+def _is_file(name: str | os.PathLike[str]) -> bool:
+    """Most are names of columns, the same ones in each call: a server is asked for each once."""
+    if name in _no_files:
+        return False
+    is_file = os.path.isfile(name)
+    if not is_file and len(_no_files) < _MOST_NO_FILES:
+        _no_files.add(name)
+    return is_file
 
 
 def _paths_in(value: object) -> list[str | os.PathLike[str]]:

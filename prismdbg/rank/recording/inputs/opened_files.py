@@ -7,6 +7,7 @@ Installed before the program's first line.
 from __future__ import annotations
 
 import contextlib
+import fnmatch
 import glob
 import itertools
 import os
@@ -25,6 +26,7 @@ from types import FrameType
 from typing import Any
 
 from prismdbg.capsule.limits import MAX_FILES_READ
+from prismdbg.rank.program.interruptions import is_for_the_program
 from prismdbg.rank.program.not_compiled import not_compiled
 from prismdbg.rank.recording.inputs import native_readers
 from prismdbg.rank.recording.inputs.child_notes import ChildNotes, after_each_batch, children
@@ -102,7 +104,7 @@ class OpenedFiles:
 
     def install(self) -> None:
         """What was opened before torch was imported is not told by anybody; modules and the script are known."""
-        sys.addaudithook(self._hook)
+        sys.addaudithook(self._hook())
         watch_torch_save(self.about_to_write)
         native_readers.watch(self.about_to_read)
         after_each_batch(self.hear)
@@ -123,10 +125,11 @@ class OpenedFiles:
 
     def hear(self) -> None:
         """What children told. In any process but a rank nothing."""
-        if self._listening == os.getpid():
-            self._quietly(self._hear)
+        self._quietly(self._hear)
 
     def _hear(self) -> None:
+        if self._listening != os.getpid():
+            return
         for name, path, seen_ns in self._children.told():
             self._add(Kind(name), path, seen_ns)
 
@@ -145,8 +148,11 @@ class OpenedFiles:
         def tell_all() -> None:
             named = os.path.abspath(os.fsdecode(path))
             if named not in self._looked_in:
-                for name in itertools.islice(_files_of(named), _MOST_OF_A_CALL):
+                until_s = time.monotonic() + _LONGEST_SEARCH_S
+                for name in itertools.islice(_files_of(named, until_s), _MOST_OF_A_CALL):
                     self._tell_of_input(name)
+                    if time.monotonic() > until_s:
+                        break
             if not os.path.isfile(named):
                 self._looked_in.add(named)
 
@@ -174,10 +180,18 @@ class OpenedFiles:
 
         self._quietly(tell_all)
 
-    @not_compiled
-    def _hook(self, event: str, arguments: tuple[Any, ...]) -> None:
-        if event in _EVENTS and not (event in _LISTS and _is_import(sys._getframe(1))):
-            self._quietly(lambda: self._note(event, arguments))
+    def _hook(self) -> Callable[[str, tuple[Any, ...]], None]:
+        """It is called until nothing of Python is left: of this module it uses only what it holds itself. What it
+        raises, the program's own function raises."""
+        events, lists, is_import, frame = _EVENTS, _LISTS, _is_import, sys._getframe
+        is_ending, quietly, note = sys.is_finalizing, self._quietly, self._note
+
+        @not_compiled
+        def hook(event: str, arguments: tuple[Any, ...]) -> None:
+            if event in events and not is_ending() and not (event in lists and is_import(frame().f_back)):
+                quietly(lambda: note(event, arguments))
+
+        return hook
 
     def _quietly(self, action: Callable[[], None]) -> None:
         if getattr(self._busy, "on", False):
@@ -185,8 +199,9 @@ class OpenedFiles:
         self._busy.on = True
         try:
             action()
-        except Exception:  # an exception here would fail the program's open()
-            self._busy.failed = True
+        except Exception as error:  # one of ours would fail the program's open()
+            if is_for_the_program(error):
+                raise
         finally:
             self._busy.on = False
 
@@ -293,15 +308,13 @@ class OpenedFiles:
             self._passed_on = len(self._waiting)
 
 
-def _files_of(named: str) -> Iterator[str]:
-    """Of a pattern for any depth all below its first folder, for as long as a program may wait. Follows no links to
-    folders."""
-    until_s = time.monotonic() + _LONGEST_SEARCH_S
+def _files_of(named: str, until_s: float) -> Iterator[str]:
+    """Of a pattern for any depth all below its first folder. Follows no links to folders."""
     fixed, is_deep, _ = named.partition("**")
     if is_deep:
         named = os.path.dirname(fixed)
     is_pattern = glob.has_magic(named) and not os.path.lexists(named)
-    for path in glob.iglob(named) if is_pattern else (named,):
+    for path in _matches("/", named.split("/")[1:], until_s) if is_pattern else (named,):
         if not os.path.isdir(path):
             yield path
             continue
@@ -309,6 +322,29 @@ def _files_of(named: str) -> Iterator[str]:
             if time.monotonic() > until_s:
                 return
             yield from (os.path.join(folder, name) for name in names)
+
+
+def _matches(folder: str, parts: list[str], until_s: float) -> Iterator[str]:
+    """As `glob.iglob`, which looks for as long as it takes: a pattern may name each of thousands of folders."""
+    part, *rest = parts
+    if not glob.has_magic(part):
+        path = os.path.join(folder, part)
+        if rest:
+            yield from _matches(path, rest, until_s)
+        elif os.path.lexists(path):
+            yield path
+        return
+    is_wanted = re.compile(fnmatch.translate(part)).match
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            if time.monotonic() > until_s:
+                return
+            if not is_wanted(entry.name) or (entry.name.startswith(".") and not part.startswith(".")):
+                continue
+            if not rest:
+                yield entry.path
+            elif entry.is_dir():
+                yield from _matches(entry.path, rest, until_s)
 
 
 def _started(event: str, arguments: tuple[Any, ...]) -> tuple[list[str], str, str]:

@@ -9,13 +9,13 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from prismdbg.capsule.log.notes import PROGRAM
 from prismdbg.rank.program import children
 from prismdbg.rank.program.children import Command, Outcome
+from prismdbg.rank.program.interruptions import is_for_the_program
 
 MOST_PROGRAMS = 500
 MOST_ARGUMENTS_BYTES = 16 << 10
@@ -100,13 +100,16 @@ class Outcomes:
         return {name: text for name, text in texts.items() if text is not None}
 
     def _tell(self, started: _Started, **data: Any) -> None:
-        with suppress(Exception):  # one in the program's start of another program would fail that
+        try:
             command = started.command
             told = {"arguments": command.arguments, "folder": command.folder, "nth": started.nth, **data}
             if self._note is None:
                 self._waiting.append(told)
             else:
                 self._note(PROGRAM, **told)
+        except Exception as error:  # one of ours would fail the program's start of another program
+            if is_for_the_program(error):
+                raise
 
 
 def _text(printed: Any) -> str | None:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from prismdbg.capsule.secrets.private_files import is_credential
+from prismdbg.rank.program.interruptions import is_for_the_program
 from prismdbg.settings.file_system import is_local
 from prismdbg.settings.overwritten_copies import FOLDER, kept_name
 
@@ -43,7 +44,10 @@ class Overwritten:
         try:
             if not is_credential(path) and not _holds_locks():  # a capsule names those by their hash
                 self._keep(path)
-        except Exception:  # a full disk, say: there is nothing to say it to
+        except Exception as error:  # a full disk, say: there is nothing to say it to
+            if is_for_the_program(error):
+                self._seen.discard(path)  # the program may try again
+                raise
             self._is_on = False
 
     def _keep(self, path: str) -> None:
@@ -97,9 +101,11 @@ def watch_torch_save(about_to_write: Any) -> None:
     if serialization is None or original is None:
         return
 
+    paths: Any = str | os.PathLike  # names of this module are gone when Python ends
+
     @functools.wraps(original)
     def opened(name_or_buffer: Any) -> Any:
-        if isinstance(name_or_buffer, str | os.PathLike):
+        if isinstance(name_or_buffer, paths):
             about_to_write(name_or_buffer)
         return original(name_or_buffer)
 

@@ -12,7 +12,10 @@ def _folder() -> str:
     try:
         return os.getcwd()
     except OSError:  # it was removed
-        return os.readlink("/proc/self/cwd").removesuffix(" (deleted)")
+        try:
+            return os.readlink("/proc/self/cwd").removesuffix(" (deleted)")
+        except OSError:  # and /proc is not there
+            return "/"
 
 
 folder = _folder()

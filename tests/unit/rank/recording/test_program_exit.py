@@ -54,6 +54,11 @@ main()
         ("try: deep()\n    except SystemExit: pass", 0),
         ("try: deep()\n    except SystemExit as e: kept = e.code", 0),
         ("try: deep()\n    except SystemExit: sys.exit(7)", 7),
+        ("try: deep()\n    except SystemExit as e: sys.exit(e)", 5),
+        ("class Own(SystemExit): pass\n    sys.exit(Own(6))", 6),
+        ("sys.exit((4,))", 4),
+        ("sys.exit((4, 5))", 1),
+        ("sys.exit(())", 0),
         ("try: deep()\n    finally: print()", 5),
         ("thread = threading.Thread(target=deep); thread.start(); thread.join()", 0),
     ],
@@ -149,6 +154,18 @@ def test_to_others_it_is_a_system_exit(monkeypatch: pytest.MonkeyPatch) -> None:
     assert type(error) is SystemExit and error.args == (3,) and error.code == 3 and repr(error) == "SystemExit(3)"
     assert b"prismdbg.rank" not in pickle.dumps(error)
     assert error.__reduce__()[0] is SystemExit
+
+
+def test_an_exit_that_was_caught_goes_on_as_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`except SystemExit as error: cleanup(); sys.exit(error)`"""
+    monkeypatch.setattr(sys, "exit", sys.exit)
+    caught = SystemExit(3)
+    code = ExitCode()
+    code.install()
+    for _ in range(2):
+        with pytest.raises(SystemExit) as raised:
+            sys.exit(caught)  # type: ignore[arg-type]
+        assert raised.value is caught and code.value == 3
 
 
 def test_a_thread_of_c_that_calls_it_ends_without_a_word(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import errno
 import importlib.util
 import io
 import os
+import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -170,6 +171,36 @@ def test_a_snapshot_is_of_the_boundary_between_two_steps(tmp_path: Path) -> None
     assert bytes.fromhex(snapshot.random["torch"]) == bytes(drawn.tolist())
     assert bytes.fromhex(snapshot.random_at_forward["torch"]) == bytes(before_forward.tolist())
     assert b"\x00\x00\xe0\x40" * 4 in (job.home / "3" / "tensors.safetensors").read_bytes(), "four times 7.0"
+
+
+def test_a_snapshot_that_a_signal_s_handler_interrupts_is_taken_a_step_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: Any) -> None:
+        signal.raise_signal(signal.SIGUSR1)
+
+    def handler(_number: int, _frame: Any) -> None:
+        raise ValueError("preempted")
+
+    job = Job(tmp_path, 3)
+    job.snapshots.reached(job.objects)
+    job.steps(3)
+    before = signal.signal(signal.SIGUSR1, handler)
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr(job.snapshots._staging, "copy", interrupted)
+            with pytest.raises(ValueError, match="preempted"):
+                job.begin_step()
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    job.end_step()
+    job.begin_step()
+    job.await_steps(4)
+    job.end_step()
+    job.steps(1)
+    job.begin_step()
+    job.await_steps(4, 6)
+    assert job.notes[-1][0] == "state_snapshot"
 
 
 def test_between_two_epochs_the_snapshot_waits_a_step(tmp_path: Path) -> None:

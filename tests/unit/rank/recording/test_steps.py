@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -180,3 +182,68 @@ def test_an_object_that_is_no_optimizer_of_torch_is_not_called_skipped(scaling: 
     for one in (optimizer, own):
         scaler.step(one)  # type: ignore[arg-type]
     assert told == ["found", "several"]
+
+
+class Slotted:
+    """No optimizer of torch, and nothing refers to it weakly."""
+
+    __slots__ = ("param_groups", "state")
+
+    def __init__(self, parameter: torch.nn.Parameter) -> None:
+        self.param_groups = [{"params": [parameter]}]
+
+    def step(self) -> None:
+        pass
+
+
+@dataclass
+class Compared(torch.optim.SGD):
+    """Has no hash, as any class that compares by value."""
+
+    number: int
+
+    def __post_init__(self) -> None:
+        super().__init__([torch.nn.Parameter(torch.ones(1))], lr=0.1)
+
+
+class Asked(torch.optim.SGD):
+    @property
+    def optimizer(self) -> None:
+        raise ValueError("not here")
+
+
+def stepped(optimizers: list[Any], told: list[str], scaling: StepCounter) -> None:
+    """The second step of each is skipped."""
+    scaling.listen_to_scaler(Heard(told))
+    scaling.listen(lambda step, source: told.append(f"{step} {source.name}"))
+    scaler = torch.amp.GradScaler("cpu", init_scale=4.0)
+    for factor in (1.0, float("inf"), 1.0):
+        for optimizer in optimizers:
+            (parameter,) = optimizer.param_groups[0]["params"]
+            parameter.grad = None
+            scaler.scale(parameter.sum() * factor).backward()
+            scaler.step(optimizer)
+        scaler.update()
+
+
+def test_optimizers_of_any_class_are_stepped_as_without_us(scaling: StepCounter) -> None:
+    parameters = [torch.nn.Parameter(torch.ones(1)) for _ in range(3)]
+    told: list[str] = []
+    plain, others = (
+        torch.optim.SGD(parameters[:1], lr=0.1),
+        [Compared(1), Asked(parameters[1:2]), Slotted(parameters[2])],
+    )
+    stepped([plain, *others], told, scaling)
+    assert told == [
+        "found", "1 OPTIMIZER", "several", "2 SKIPPED_BY_SCALER", "skipped 1 in 1", "3 OPTIMIZER", "taken 1"
+    ]  # fmt: skip
+    del others
+    gc.collect()
+    assert scaling._numbers == {}
+
+
+def test_the_first_optimizer_may_be_of_any_class(scaling: StepCounter) -> None:
+    parameters = [torch.nn.Parameter(torch.ones(1)) for _ in range(2)]
+    told: list[str] = []
+    stepped([Slotted(parameters[0]), torch.optim.SGD(parameters[1:], lr=0.1)], told, scaling)
+    assert [each for each in told if each[0].isdigit()] == [f"{step} SKIPPED_BY_SCALER" for step in (1, 2, 3)]

@@ -101,3 +101,23 @@ def test_only_what_is_read_may_be_a_folder_or_a_pattern(tmp_path: Path, monkeypa
     assert told == ["*.csv", "schema"]
     module.read(source=["data", "b"], columns="*")
     assert told[2:] == ["data", "b"]
+
+
+def test_names_that_are_no_files_are_asked_for_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table may have thousands of columns, and its folder a server."""
+    monkeypatch.setattr(native_readers, "_no_files", set())
+    asked: list[str] = []
+    monkeypatch.setattr(native_readers.os.path, "isfile", lambda path: bool(asked.append(path)))
+    module = ModuleType("tables")
+    module.read = lambda *args, **named: None  # type: ignore[attr-defined]
+    native_readers._wrap_all(module, ("read",), lambda _: None)
+    for _ in range(3):
+        module.read("a.csv", columns=["x", "y"])
+    assert asked == ["x", "y"]
+
+
+def test_what_fails_in_ours_is_not_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = ModuleType("tables")
+    module.read = lambda *args, **named: 7  # type: ignore[attr-defined]
+    native_readers._wrap_all(module, ("read",), lambda _: 1 / 0)  # type: ignore[arg-type, return-value]
+    assert module.read("a.csv") == 7

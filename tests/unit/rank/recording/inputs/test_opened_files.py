@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import glob
+import itertools
 import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
+
+import pytest
+
+from prismdbg.rank.recording.inputs import opened_files
+from prismdbg.rank.recording.inputs.opened_files import OpenedFiles
 
 ROOT = Path(__file__).resolve().parents[5]
 LAUNCHER = """
@@ -320,3 +328,127 @@ def test_a_forked_child_that_becomes_a_rank_tells_all_in_its_own_log(tmp_path: P
     (tmp_path / "mine").touch()
     lines = printed(tmp_path)
     assert {"file program.py", "file mine"} <= set(lines)
+
+
+ENDS = """
+import os, subprocess, sys, tempfile, threading
+import torch
+import torch.nn.functional
+sys.path.insert(0, sys.argv[1])
+from prismdbg.rank.recording.inputs.opened_files import OpenedFiles
+from prismdbg.rank.recording.inputs.outcomes import Outcomes
+from prismdbg.rank.recording.program_exit import ExitCode
+if len(sys.argv) < 3:
+    OpenedFiles("/nowhere").install()
+    Outcomes().install()
+    ExitCode().install()
+
+class Held:
+    def __init__(self, name, remove=os.remove, run=subprocess.run, system=os.system, leave=sys.exit, out=sys.stdout):
+        open(name, "w").close()
+        def gone():
+            remove(name)
+            try:
+                code = run(["false"]).returncode
+            except Exception as error:
+                code = type(error).__name__  # the names of subprocess are gone
+            codes = system("exit 3") >> 8, code
+            try:
+                leave(4)
+            except SystemExit as error:
+                out.write(f"{name} {codes} {error.code}\\n")
+        self.gone = gone
+    def __del__(self):
+        self.gone()
+
+for module in (torch, torch.nn.functional, tempfile, threading, os):
+    module.kept_here = Held(module.__name__)
+"""
+
+
+def test_what_is_done_while_python_ends_is_done(tmp_path: Path) -> None:
+    """The hooks are called longer than the names of their modules last."""
+    (tmp_path / "program.py").write_text(ENDS)
+    done = [
+        subprocess.run(
+            [sys.executable, "program.py", str(ROOT), *bare],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=True,
+        )
+        for bare in (["bare"], [])
+    ]
+    bare, recorded = ((sorted(each.stdout.splitlines()), each.stderr) for each in done)
+    assert recorded == bare
+    assert [line.split()[0] for line in recorded[0]] == ["os", "tempfile", "threading", "torch", "torch.nn.functional"]
+    assert [path.name for path in tmp_path.iterdir()] == ["program.py"]
+
+
+def test_a_folder_is_listed_where_no_line_of_python_asks(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(NO_FRAME)
+    assert printed(tmp_path) == ["listed"]
+
+
+NO_FRAME = """
+import os, sys, _thread, threading
+sys.path.insert(0, sys.argv[1])
+from prismdbg.rank.recording.inputs.opened_files import OpenedFiles
+OpenedFiles("/nowhere").install()
+done = threading.Event()
+sys.unraisablehook = lambda told: (print(told.exc_value), done.set())
+class Folder(str):
+    def __del__(self):
+        print("listed")
+        done.set()
+_thread.start_new_thread(os.listdir, (Folder("/"),))
+done.wait(60)
+"""
+
+
+def test_a_pattern_is_looked_for_as_glob_does(tmp_path: Path) -> None:
+    for name in ("a/x.bin", "a/y.bin", "b/x.bin", ".c/x.bin", "d.bin", "a/.z.bin", "e/f/x.bin"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    (tmp_path / "file").touch()
+    late = time.monotonic() + 60
+    for pattern in (
+        "*/x.bin",
+        "a/*.bin",
+        "*/*",
+        ".*/*",
+        "?/[xy].bin",
+        "*",
+        "*/f/*.bin",
+        "none/*",
+        "a/.*",
+        "file/*",
+        "[ae]/*/x.bin",
+    ):
+        named = str(tmp_path / pattern)
+        assert sorted(opened_files._matches("/", named.split("/")[1:], late)) == sorted(glob.glob(named)), pattern  # noqa: PTH207
+
+
+def test_a_search_ends_when_its_time_is_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also one that finds nothing."""
+    for number in range(50):
+        (tmp_path / f"folder{number}").mkdir()
+    clock = itertools.count()
+    asked = []
+    lexists = os.path.lexists
+    monkeypatch.setattr(opened_files.time, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(opened_files.os.path, "lexists", lambda path: asked.append(path) or lexists(path))
+    assert list(opened_files._matches("/", [*str(tmp_path).split("/")[1:], "*", "x.bin"], 10)) == []
+    assert len(asked) == 11
+
+
+def test_what_is_found_is_looked_at_no_longer_than_that(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(50):
+        (tmp_path / f"file{number}").touch()
+    files = OpenedFiles(str(tmp_path / "run"))
+    clock, looked = itertools.count(step=0.01), []
+    monkeypatch.setattr(opened_files.time, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(files, "_tell_of_input", looked.append)
+    files.about_to_read(tmp_path / "file*")
+    assert 5 < len(looked) < 15
