@@ -53,16 +53,11 @@ def find_spans(evidence: Evidence, calls: Mapping[int, Bools], rows: Mapping[int
     bad = np.unique(np.concatenate(times)) if times else np.zeros(0, dtype=np.int64)
     if not len(bad):
         return []
-    after = np.append(bad[1:], _NEVER_NS)
-    clean = [_clean_steps(log) for log in columns.values()]
-    least_ns = min((_shortest_ns(*each) for each in clean), default=_NEVER_NS)
-    wide = np.flatnonzero(after - bad >= least_ns)
-    most = np.zeros(len(wide), dtype=np.int64)
-    for when, steps in clean:
-        until = np.append(0, np.cumsum(steps))
-        first, last = np.searchsorted(when, bad[wide], "right"), np.searchsorted(when, after[wide], "left")
-        most = np.maximum(most, until[last] - until[first])
-    ends = wide[most > CLEAN_STEPS]
+    most = np.zeros(len(bad), dtype=np.int64)
+    for log in columns.values():
+        after, steps = _between(bad, *_clean_steps(log))
+        most[after] = np.maximum(most[after], steps)
+    ends = np.flatnonzero(most > CLEAN_STEPS)
     begins = [int(bad[0]), *(int(bad[end + 1]) for end in ends if end + 1 < len(bad))]
     is_over = len(ends) > 0 and int(ends[-1]) == len(bad) - 1
     return [
@@ -102,10 +97,10 @@ def _clean_steps(log: LogColumns) -> tuple[Ints, Ints]:
     return when[order] + log.wall_offset_ns, count[order]
 
 
-def _shortest_ns(when: Ints, steps: Ints) -> int:
-    """At least so long takes a time with enough of them."""
-    if steps.max(initial=0) > 1:  # in a row of a summary
-        return 0
-    if len(when) <= CLEAN_STEPS:
-        return _NEVER_NS
-    return int((when[CLEAN_STEPS:] - when[:-CLEAN_STEPS]).min())
+def _between(bad: Ints, when: Ints, steps: Ints) -> tuple[Ints, Ints]:
+    """After which of the times `bad`, and before the next, there were steps, and how many. None of those at such a time
+    itself count. Takes time by steps, and not by the times, which are those of all ranks."""
+    at = np.searchsorted(bad, when, "right") - 1
+    is_between = (at >= 0) & (bad[at] != when)
+    after, first = np.unique(at[is_between], return_index=True)
+    return after, np.add.reduceat(steps[is_between], first) if len(first) else first
