@@ -11,6 +11,7 @@ from prismdbg.rank.c10d.call import Call, identity_key
 from prismdbg.rank.tracing import tracer
 
 MOST_TAGS = 1024  # of messages to or from one rank
+FORGOTTEN = -(1 << 31)  # in place of a tag: what those that are forgotten count from when they come again
 
 
 class Counters:
@@ -21,6 +22,7 @@ class Counters:
         self._next: dict[
             tuple[str, str, int], dict[int, int]
         ] = {}  # by group, op and peer; by tag, used last at the end
+        self._forgotten: dict[tuple[str, str, int], int] = {}
         self.step = 0
         self.collective = 0
         self.record_id = 0
@@ -33,11 +35,13 @@ class Counters:
 
     def _used(self, group: str, op: str, peer: int, tag: int, at_least: int = 0) -> int:
         """The number of one that is issued. A program may have another tag for each message: of those it used longest
-        ago it is forgotten how often, as the native recorder does it (`recorder/counters.h`)."""
+        ago it is forgotten how often, as the native recorder does it (`recorder/counters.h`). One that comes again
+        counts from the highest number of these, so no two messages have the same identity."""
         tags = self._next.setdefault((group, op, peer), {})
-        number = max(tags.pop(tag, 0), at_least)
-        if len(tags) >= MOST_TAGS:
-            del tags[next(iter(tags))]
+        if (known := tags.pop(tag, None)) is None and len(tags) >= MOST_TAGS:
+            lowest = tags.pop(next(iter(tags)))
+            self._forgotten[group, op, peer] = max(self._forgotten.get((group, op, peer), 0), lowest)
+        number = max(self._forgotten.get((group, op, peer), 0) if known is None else known, at_least)
         tags[tag] = number + 1
         return number
 
@@ -57,16 +61,20 @@ class Counters:
             return record_id, Moment(self.step, self.collective), Identity(group, sequence, op, peer, tag)
 
     def sequences(self) -> list[tuple[str, str, int, int, int]]:
-        """(group, op, peer, tag, the number that comes next)."""
+        """(group, op, peer, tag or `FORGOTTEN`, the number that comes next)."""
         with self._lock:
-            return [(*key, tag, number) for key, tags in self._next.items() for tag, number in tags.items()]
+            forgotten = [(*key, FORGOTTEN, number) for key, number in self._forgotten.items()]
+            return forgotten + [(*key, tag, number) for key, tags in self._next.items() for tag, number in tags.items()]
 
     def resume_at(self, at: Moment, record_id: int, sequences: Iterable[tuple[str, str, int, int, int]]) -> None:
         """Takes over where `record_id` collectives had been issued, the last one at `at`."""
         with self._lock:
-            self._next = {}
+            self._next, self._forgotten = {}, {}
             for group, op, peer, tag, number in sequences:
-                self._next.setdefault((group, op, peer), {})[tag] = number
+                if tag == FORGOTTEN:
+                    self._forgotten[group, op, peer] = number
+                else:
+                    self._next.setdefault((group, op, peer), {})[tag] = number
             self.step, self.collective, self.record_id = at.step, at.collective, record_id
 
     def resume_before(self, past: list[Collective], step: int, collective: int) -> None:

@@ -316,3 +316,20 @@ def test_pandas_has_the_time_that_the_observer_says(tmp_path: Path) -> None:
     """
     utc, berlin = "2023-11-14 22:13:20.123456", "2023-11-14 23:13:20.123456"
     assert run(program, tmp_path) == [berlin, f"{utc}+00:00", berlin, berlin, "True"]
+
+
+def test_a_compiled_function_is_compiled_around_it(tmp_path: Path) -> None:
+    program = """
+        import torch
+        graphs = []
+        def backend(module, _):
+            graphs.append(module)
+            return module.forward
+        @torch.compile(backend=backend)
+        def step(x):
+            doubled = x + x
+            now, utc = when.now(), when.utcnow()
+            return doubled * x, now, utc
+        print(step(torch.ones(2))[1].year, len(graphs))
+    """
+    assert run(program, tmp_path, early="warnings.simplefilter('ignore')") == ["2023 2"]

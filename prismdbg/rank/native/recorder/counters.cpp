@@ -1,5 +1,7 @@
 #include "recorder/counters.h"
 
+#include <algorithm>
+
 namespace prismdbg {
 
 void Counters::begin_step(uint32_t step) {
@@ -14,11 +16,12 @@ uint64_t Tags::issue(int32_t tag) {
     return by_use_.back().second++;
   }
   if (by_use_.size() >= kMost) {
+    forgotten_ = std::max(forgotten_, by_use_.front().second);
     places_.erase(by_use_.front().first);
     by_use_.pop_front();
   }
-  places_[tag] = by_use_.insert(by_use_.end(), {tag, 1});
-  return 0;
+  places_[tag] = by_use_.insert(by_use_.end(), {tag, forgotten_ + 1});
+  return forgotten_;
 }
 
 Position Counters::issue(const IssuedCall& issue) {
@@ -33,6 +36,9 @@ std::vector<Sequence> Counters::sequences() const {
   for (const auto& [name, group] : groups_) {
     all.push_back({name, "", kNoPeer, 0, group.next});
     for (const auto& [key, tags] : group.p2p) {
+      if (tags.forgotten() > 0) {
+        all.push_back({name, key.first, key.second, kForgotten, tags.forgotten()});
+      }
       for (const auto& [tag, next] : tags.by_use()) {
         all.push_back({name, key.first, key.second, tag, next});
       }

@@ -31,8 +31,12 @@ struct Sequence {
   uint64_t next;
 };
 
+// In place of a tag: what those that are forgotten count from when they come again.
+constexpr int32_t kForgotten = INT32_MIN;
+
 // The numbers of messages to or from one rank, by tag. A program may have another tag for each message: of those it used
-// longest ago it is forgotten how often. Both ends of a message forget alike.
+// longest ago it is forgotten how often. One that comes again counts from the highest number of these, so no two messages
+// have the same identity. Both ends of a message forget alike, if they use the tags in the same order.
 class Tags {
  public:
   static constexpr size_t kMost = 1024;
@@ -44,8 +48,10 @@ class Tags {
   uint64_t issue(int32_t tag);
   // Tag and next number, the one that was used last at the end.
   const std::list<std::pair<int32_t, uint64_t>>& by_use() const { return by_use_; }
+  uint64_t forgotten() const { return forgotten_; }
 
  private:
+  uint64_t forgotten_ = 0;
   std::list<std::pair<int32_t, uint64_t>> by_use_;
   std::unordered_map<int32_t, std::list<std::pair<int32_t, uint64_t>>::iterator> places_;
 };

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from random import Random
 from types import SimpleNamespace
 from typing import Any
 
@@ -25,9 +26,22 @@ def test_messages_are_counted_by_peer_and_tag() -> None:
 def test_tags_that_were_used_longest_ago_are_forgotten() -> None:
     counters = Counters()
     for tag in range(10 * MOST_TAGS):
-        assert sent(counters, tag) == sent(counters, -1) - tag == 0
-    assert len(counters.sequences()) == MOST_TAGS
-    assert sent(counters, 10 * MOST_TAGS - 1) == 1 and sent(counters, 0) == 0
+        first = sent(counters, tag)
+        assert sent(counters, -1) == tag and (first == 0 or tag >= MOST_TAGS - 1)
+    assert len(counters.sequences()) == MOST_TAGS + 1
+    assert sent(counters, 10 * MOST_TAGS - 1) == first + 1 and sent(counters, 0) > 0
+
+
+def test_tags_that_come_again_count_on_although_they_were_forgotten() -> None:
+    counters, tags = Counters(), range(MOST_TAGS + 100)
+    assert [{sent(counters, tag) for tag in tags} for _ in range(4)] == [{0, 1}, {1, 2}, {2, 3}, {3, 4}]
+
+
+def test_no_two_messages_have_the_same_identity() -> None:
+    counters, draw = Counters(), Random(7)
+    tags = [draw.choice((3, 40, MOST_TAGS * 3)) * draw.randrange(MOST_TAGS) for _ in range(20_000)]
+    made = [(tag, sent(counters, tag)) for tag in tags]
+    assert len(set(made)) == len(made)
 
 
 def test_a_replay_goes_on_with_what_is_known() -> None:
@@ -43,4 +57,4 @@ def test_a_replay_goes_on_with_what_is_known() -> None:
     third.resume_before(past, 0, 3)
     for counters in (second, third):
         assert counters.sequences() == first.sequences()
-        assert [sent(counters, tag) for tag in (20, 0, 30)] == [2, 0, 1]
+        assert [sent(counters, tag) for tag in (20, 0, 30)] == [2, 1, 1]
