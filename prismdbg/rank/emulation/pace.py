@@ -118,7 +118,9 @@ class Pace:
             self._stood_ns += taken_ns
 
     def ignore_drift(self) -> None:
-        """What the rank computes is not seen from its calls: a device does."""
+        """How long the rank computes is not seen from its calls: a device does, or it stands in waits of which nobody
+        is told. Such a wait counts as computation, makes the peers later, and so makes the next one longer.
+        """
         self._drifts = False
 
     def begin_step(self, step: int) -> None:
