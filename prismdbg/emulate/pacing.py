@@ -15,6 +15,7 @@ import numpy as np
 
 from prismdbg.capsule.log.events import RankLog
 from prismdbg.capsule.log.notes import DRIFT
+from prismdbg.checkpoint.memory_room import room_bytes
 from prismdbg.emulate.emulate import Emulated, emulate
 from prismdbg.emulate.paced_parts import emulated_parts, runs_on_stream
 from prismdbg.emulate.rank_group import Paced, RankGroup
@@ -328,13 +329,8 @@ def steps_a_round(logs: Sequence[RankLog]) -> int:
     own_bytes = [
         n.data["peak_bytes"] - n.data["shared_bytes"] for log in logs for n in log.notes if n.kind == "resources"
     ]
-    fits = len(own_bytes) == len(logs) and sum(own_bytes) <= _available_bytes() // 2
+    fits = len(own_bytes) == len(logs) and sum(own_bytes) <= room_bytes(os.getpid()) // 2
     return ROUND_STEPS if fits else 0
-
-
-def _available_bytes() -> int:
-    lines = Path("/proc/meminfo").read_text().splitlines()
-    return next((int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:")), 0)
 
 
 def logs_of(run: RunFolder, ranks: Sequence[int], number: int) -> list[RankLog]:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from prismdbg.capsule.log.events import Note, RankLog
+from prismdbg.checkpoint import memory_room
 from prismdbg.emulate import pacing
 from prismdbg.emulate.pacing import (
     ROUND_STEPS,
@@ -64,11 +65,18 @@ class TestRounds:
     def test_few_ranks_that_fit_run_in_turn(
         self, count: int, own_bytes: int, steps: int, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(pacing, "_available_bytes", lambda: 20 * GIB)
+        monkeypatch.setattr(pacing, "room_bytes", lambda _: 20 * GIB)
         assert steps_a_round(self.logs(count, own_bytes)) == steps
 
+    def test_what_a_container_leaves_counts(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        logs, rooms = self.logs(2, 64 << 20), [GIB]
+        monkeypatch.setattr(memory_room, "_rooms", lambda *_: rooms)
+        assert steps_a_round(logs) == ROUND_STEPS
+        rooms.append(200 << 20)
+        assert steps_a_round(logs) == 0
+
     def test_ranks_on_devices_do_not(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(pacing, "_available_bytes", lambda: 20 * GIB)
+        monkeypatch.setattr(pacing, "room_bytes", lambda _: 20 * GIB)
         logs = self.logs(2, GIB)
         call = logs[0].collectives[0]
         on_device = replace(call, inputs=tuple(replace(each, device="cuda:0") for each in call.inputs))
