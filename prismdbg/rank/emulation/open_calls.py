@@ -148,6 +148,7 @@ class PacedClock:
         if due is None or self.wall is None or self.devices is None or not self.runs_on_stream(call):
             return None, due
         wall = self.wall
+        wall.keep_past()
         wait = self.devices.begin(
             call.device,
             call.group_name,
