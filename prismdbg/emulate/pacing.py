@@ -15,6 +15,7 @@ import numpy as np
 
 from prismdbg.capsule.log.events import RankLog
 from prismdbg.capsule.log.notes import DRIFT
+from prismdbg.checkpoint.memory_room import room_bytes
 from prismdbg.emulate.emulate import Emulated, emulate
 from prismdbg.emulate.paced_parts import emulated_parts, runs_on_stream
 from prismdbg.emulate.rank_group import Paced, RankGroup
@@ -45,7 +46,7 @@ from prismdbg.simulate.engine.topology import processors_ppm
 from prismdbg.simulate.graph.job_graph import JobGraph
 from prismdbg.simulate.graph.mesh import Ints
 from prismdbg.simulate.quantities import MILLION
-from prismdbg.simulate.report.rank_parts import ITERATION, RankParts, simulated_parts
+from prismdbg.simulate.report.rank_parts import ITERATION, RankParts, moved_ns, simulated_parts
 
 SHOWN_SHARE = 0.01
 PASSES = "passes"
@@ -146,7 +147,7 @@ class RankPass:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pass:
-    """`iteration_ns`: of the whole job, simulated."""
+    """`iteration_ns`: of the whole job, simulated, with the median of the ranks' drifts."""
 
     number: int
     iteration_ns: int
@@ -156,6 +157,12 @@ class Pass:
     def largest(self) -> RankPass:
         """The one with the largest difference of all components."""
         return max(self.ranks, key=lambda each: abs(each.largest[1]))
+
+    def agrees(self, until: float) -> bool:
+        """Also in how long the ranks computed: what was simulated is moved by the drift, so the differences alone do
+        not show a schedule that computes too little."""
+        drifts = max(abs(each.drift - 1) for each in self.ranks)
+        return not self.on_stream and max(abs(self.largest.largest[1]), drifts) <= until
 
     @property
     def on_stream(self) -> tuple[int, ...]:
@@ -187,7 +194,7 @@ def pace(request: PaceRequest, say: Say) -> Paces:
     while not has_converged and len(done) < request.passes:
         found = _pass(request, run, ranks, graph, steps, len(done) + 1, say)
         done.append(found)
-        has_converged = not found.on_stream and abs(found.largest.largest[1]) <= request.until
+        has_converged = found.agrees(request.until)
         for each in found.ranks:
             say(_line(found.number, each))
         _write(run, request, done, has_converged)
@@ -268,10 +275,9 @@ def _pass(
         drift = _drift(log, steps.steps)
         parts, iteration_ns = simulated[rank], schedules[rank].iteration_ns
         if slowed is not None:
-            share = (drift - 1) * MILLION / (SLOWED_PPM - MILLION)
             there = schedule_of(slowed, rank, slowed_arrivals or arrivals)
-            parts = parts.moved(simulated_parts(slowed.of(rank), there), share)
-            iteration_ns += round((there.iteration_ns - iteration_ns) * share)
+            parts = parts.moved(simulated_parts(slowed.of(rank), there), _share_of(drift))
+            iteration_ns = _moved_ns(iteration_ns, there.iteration_ns, drift)
         found.append(
             RankPass(
                 rank=rank,
@@ -285,7 +291,20 @@ def _pass(
                 drift=drift,
             )
         )
-    return Pass(number=number, iteration_ns=timeline.iteration_ns, ranks=tuple(found))
+    whole_ns = timeline.iteration_ns
+    if slowed is not None:
+        whole_ns = _moved_ns(whole_ns, slowed.iteration_ns, median(each.drift for each in found))
+    return Pass(number=number, iteration_ns=whole_ns, ranks=tuple(found))
+
+
+def _share_of(drift: float) -> float:
+    """How far it is toward the job whose ranks compute a little longer."""
+    return (drift - 1) * MILLION / (SLOWED_PPM - MILLION)
+
+
+def _moved_ns(plain_ns: int, slowed_ns: int, drift: float) -> int:
+    """A simulated time of the job whose ranks all compute so much longer."""
+    return moved_ns(plain_ns, slowed_ns, _share_of(drift))
 
 
 def _slowed(request: PaceRequest, graph: JobGraph, number: int) -> Timeline | None:
@@ -310,13 +329,8 @@ def steps_a_round(logs: Sequence[RankLog]) -> int:
     own_bytes = [
         n.data["peak_bytes"] - n.data["shared_bytes"] for log in logs for n in log.notes if n.kind == "resources"
     ]
-    fits = len(own_bytes) == len(logs) and sum(own_bytes) <= _available_bytes() // 2
+    fits = len(own_bytes) == len(logs) and sum(own_bytes) <= room_bytes(os.getpid()) // 2
     return ROUND_STEPS if fits else 0
-
-
-def _available_bytes() -> int:
-    lines = Path("/proc/meminfo").read_text().splitlines()
-    return next((int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:")), 0)
 
 
 def logs_of(run: RunFolder, ranks: Sequence[int], number: int) -> list[RankLog]:

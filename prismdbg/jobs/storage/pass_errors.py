@@ -21,14 +21,17 @@ WHY_NOT = "the log does not have the device's work"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Passed:
     """`until`: to what they were to agree, as a share of the iteration. errors: simulated less emulated, of the last
-    pass. is_contended: ranks computed more slowly, as the cluster file says of overlap or shared processors.
-    on_stream: ranks whose transfers were waits on a device. Then nothing was compared, and there are no errors."""
+    pass. drift: of the rank that computed longest or shortest, as a share of what was scheduled. is_contended: ranks
+    computed more slowly, as the cluster file says of overlap or shared processors. on_stream: ranks whose transfers
+    were waits on a device. Then nothing was compared, and there are no errors."""
 
     clock: str
     until: float
     has_converged: bool
     passes: int
     errors: tuple[SignedError, ...]
+    drift: float = 1.0
+    drift_rank: int = -1
     is_contended: bool = False
     on_stream: tuple[int, ...] = ()
 
@@ -48,7 +51,10 @@ class Passed:
         if worst is None:
             return "no rank was compared"
         name = f"rank {worst.worst_rank}'s {worst.component}"
-        return f"{name}, simulated less emulated, is {worst.worst:+.2%} of an iteration"
+        said = f"{name}, simulated less emulated, is {worst.worst:+.2%} of an iteration"
+        if abs(self.drift - 1) <= self.until:
+            return said
+        return f"{said}, and rank {self.drift_rank} computed {self.drift:.2f} times as long as scheduled"
 
     def line(self) -> str:
         """How peers came, and what that is worth."""
@@ -67,8 +73,9 @@ class Passed:
             return (f"the duration of a step: simulation and emulated ranks were not compared, because {WHY_NOT}",)
         if self.has_converged or self.worst is None:
             return ()
+        apart = max(abs(self.worst.worst), abs(self.drift - 1))
         return (
-            f"the duration of a step closer than {abs(self.worst.worst):.2%}: simulation and emulated ranks have not "
+            f"the duration of a step closer than {apart:.2%}: simulation and emulated ranks have not "
             f"converged, {self.left}",
         )
 
@@ -96,6 +103,8 @@ def read_passes(run: Path) -> Passed | None:
     ranks = passes[-1].objects("ranks")
     by_rank = {each.integer("rank"): _errors(each) for each in ranks}
     on_stream = tuple(each.integer("rank") for each in ranks if each.has("on_stream") and each.boolean("on_stream"))
+    drifts = {each.integer("rank"): each.number("drift") for each in ranks if each.has("drift")}
+    drift_rank = max(drifts, key=lambda rank: abs(drifts[rank] - 1), default=-1)
     against = f"the emulation it paced ({clock} clock, pass {passes[-1].integer('number')})"
     return Passed(
         clock=clock,
@@ -103,6 +112,8 @@ def read_passes(run: Path) -> Passed | None:
         has_converged=held.boolean("has_converged"),
         passes=len(passes),
         errors=() if on_stream else _signed(by_rank, against),
+        drift=drifts.get(drift_rank, 1.0),
+        drift_rank=drift_rank,
         is_contended=held.has("is_contended") and held.boolean("is_contended"),
         on_stream=on_stream,
     )

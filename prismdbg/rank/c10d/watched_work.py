@@ -25,8 +25,9 @@ class Watcher(Protocol):
 
     def is_there(self) -> bool: ...
 
-    def promise(self, keep: Callable[[], None]) -> None:
-        """Somebody has its future, to be completed by `keep` when the time has come."""
+    def promise(self, keep: Callable[[], None], *, is_seen: bool = False) -> None:
+        """Somebody has its future, to be completed by `keep` when the time has come. is_seen: `ends_backward` is called
+        before anybody waits for it."""
         ...
 
     def ends_backward(self) -> None:

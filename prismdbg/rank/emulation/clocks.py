@@ -20,7 +20,7 @@ class WallClock:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._stood_ns = 0
-        self._stood: list[tuple[int, int]] = []  # until when, and how long by then
+        self._stood: list[tuple[int, int]] | None = None  # until when, and how long by then
 
     def now_ns(self) -> int:
         return time.monotonic_ns() - self._stood_ns
@@ -29,10 +29,19 @@ class WallClock:
         """The last so many nanoseconds."""
         with self._lock:
             self._stood_ns += taken_ns
-            self._stood.append((time.monotonic_ns(), self._stood_ns))
+            if self._stood is not None:
+                self._stood.append((time.monotonic_ns(), self._stood_ns))
+
+    def keep_past(self) -> None:
+        """`at_ns` is asked from here on: that takes memory for each time that is left out."""
+        with self._lock:
+            if self._stood is None:
+                self._stood = [(0, self._stood_ns)]
 
     def at_ns(self, monotonic_ns: int) -> int:
-        """What it showed then."""
+        """What it showed then, where that was after `keep_past`."""
+        if self._stood is None:
+            return monotonic_ns - self._stood_ns
         place = bisect_left(self._stood, (monotonic_ns, 0))
         stood_ns = self._stood[place - 1][1] if place else 0
         if place < len(self._stood):  # it may have been standing

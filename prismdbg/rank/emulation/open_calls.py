@@ -91,6 +91,11 @@ class PacedClock:
         if self._processor is not None:
             self._processor.go_on()
 
+    def loses_sight(self) -> None:
+        """How long the rank computes does not show in its calls and waits any more."""
+        if self.pace is not None:
+            self.pace.ignore_drift()
+
     def leave_out_since(self, at_ns: int) -> None:
         """What passed on this clock since then was recording."""
         if self.leaves_out and self.wall is not None and (taken_ns := self.wall.now_ns() - at_ns) > 0:
@@ -143,6 +148,7 @@ class PacedClock:
         if due is None or self.wall is None or self.devices is None or not self.runs_on_stream(call):
             return None, due
         wall = self.wall
+        wall.keep_past()
         wait = self.devices.begin(
             call.device,
             call.group_name,
@@ -150,8 +156,8 @@ class PacedClock:
             lambda at_ns: over(wall.at_ns(at_ns)),
             is_p2p=call.spec.is_p2p,
         )
-        if wait is not None and self.pace is not None:
-            self.pace.ignore_drift()
+        if wait is not None:
+            self.loses_sight()
         return wait, due if wait is not None else None
 
     def is_there(self, due: Due | None) -> bool:
@@ -289,7 +295,10 @@ class OpenCall:
             self.wait()
         if self._stream is not None:
             return self._stream.is_over()
-        return (not self._is_carried or self._worked.is_set()) and self._clock.is_there(self._due)
+        is_there = (not self._is_carried or self._worked.is_set()) and self._clock.is_there(self._due)
+        if not is_there:
+            self._clock.loses_sight()  # whoever asks again until it is there waits, and computes nothing
+        return is_there
 
     def _hold(self) -> int:
         if self._stream is not None:
@@ -325,20 +334,25 @@ class OpenCall:
             return None
         return self.ends_ns if self._holds_issuer else self._arrived_ns
 
-    def promise(self, keep: Callable[[], None]) -> None:
+    def promise(self, keep: Callable[[], None], *, is_seen: bool = False) -> None:
         if self._stream is not None:
             self._stream.keep(keep)
             return
         if self._is_carried:
             with self._lock:
-                if not self._over.is_set():
+                is_over = self._over.is_set()
+                if not is_over:
                     self._kept.append(keep)
-                    return
-            keep()
+            if is_over:
+                keep()
+            elif not is_seen:
+                self._clock.loses_sight()
             return
         if self._due is None or self._clock.timer is None or self._clock.is_there(self._due):
             keep()
             return
+        if not is_seen:
+            self._clock.loses_sight()
         with self._lock:
             is_over = self._over.is_set()
             if not is_over:
@@ -366,8 +380,9 @@ def work_for(
         return PythonCallbackWork(_Waiting(open_call, call.held, each_time=bool(devices))).boxed()
     future: Any = torch.futures.Future(devices=list(devices))
     outputs = call.outputs
-    open_call.promise(lambda: future.set_result(outputs))
-    if torch._C._current_graph_task_id() >= 0:
+    is_seen = torch._C._current_graph_task_id() >= 0
+    open_call.promise(lambda: future.set_result(outputs), is_seen=is_seen)
+    if is_seen:
         _END.wait_for(open_call)
     return _create_work_from_future(future).boxed()
 

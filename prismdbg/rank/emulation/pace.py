@@ -19,6 +19,7 @@ from prismdbg.model.schedule import MAIN, MILLION, NO_STREAM, RowKind, Schedule,
 
 VIRTUAL_BEGIN_NS = 10**9
 DRIFT_STEPS = 8  # whose median tells how fast the machine is: noise of a step is not the peers'
+LEAST_STEPS = 4  # of which it is told
 LEAST_DRIFT, MOST_DRIFT = 0.5, 2.0
 DOES_NOT_MATCH = "build the graph again, from a run of this program whose steps issue the same collectives"
 
@@ -107,8 +108,8 @@ class Pace:
     @property
     def drift_ppm(self) -> int:
         """How long this rank computes, as a share of the schedule: of its last paced steps. One million where that is
-        not known, as where several threads issue."""
-        if not self._drifts or not self._ratios:
+        not known: after fewer than `LEAST_STEPS`, and where several threads issue."""
+        if not self._drifts or len(self._ratios) < LEAST_STEPS:
             return MILLION
         return round(min(max(median(self._ratios), LEAST_DRIFT), MOST_DRIFT) * MILLION)
 
@@ -118,7 +119,9 @@ class Pace:
             self._stood_ns += taken_ns
 
     def ignore_drift(self) -> None:
-        """What the rank computes is not seen from its calls: a device does."""
+        """How long the rank computes is not seen from its calls: a device does, or it stands in waits of which nobody
+        is told. Such a wait counts as computation, makes the peers later, and so makes the next one longer.
+        """
         self._drifts = False
 
     def begin_step(self, step: int) -> None:

@@ -30,7 +30,7 @@ class RealCall:
     def is_there(self) -> bool:
         return bool(self.inner.is_completed())
 
-    def promise(self, keep: Callable[[], None]) -> None:
+    def promise(self, keep: Callable[[], None], *, is_seen: bool = False) -> None:
         raise AssertionError("its future is the backend's own")
 
     def ends_backward(self) -> None:

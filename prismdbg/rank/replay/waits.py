@@ -29,7 +29,7 @@ class ReplayedWork:
     def is_there(self) -> bool:
         return True
 
-    def promise(self, keep: Callable[[], None]) -> None:
+    def promise(self, keep: Callable[[], None], *, is_seen: bool = False) -> None:
         keep()
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
@@ -112,12 +112,20 @@ def plan_class(entries: Entries, turns: Ints, cluster: ClusterModel, *, has_cont
 def _overlapped(entries: Entries) -> NDArray[np.bool_]:
     """Computed between the issue of an asynchronous collective and the wait for it."""
     change = np.zeros(len(entries) + 1, dtype=np.int64)
-    for entry in np.flatnonzero((entries.kind == Kind.COLLECTIVE) & (entries.blocking == 0)):
-        waits = np.flatnonzero((entries.kind == Kind.WAIT) & (entries.target == entry))
-        change[entry] += 1
-        change[waits[0] if len(waits) else -1] -= 1
+    begun = np.flatnonzero((entries.kind == Kind.COLLECTIVE) & (entries.blocking == 0))
+    np.add.at(change, begun, 1)
+    np.add.at(change, _first_waits(entries)[begun], -1)
     overlapped: NDArray[np.bool_] = (np.cumsum(change)[:-1] > 0) & (entries.kind == Kind.COMPUTE)
     return overlapped
+
+
+def _first_waits(entries: Entries) -> Ints:
+    """By entry, the first wait for it; where there is none, how many entries there are."""
+    waits = np.flatnonzero(entries.kind == Kind.WAIT)
+    targets, first = np.unique(entries.target[waits], return_index=True)
+    found = np.full(len(entries), len(entries), dtype=np.int64)
+    found[targets] = waits[first]
+    return found
 
 
 def _beside_ns(entries: Entries, durations_ns: Ints) -> Ints:
@@ -125,12 +133,11 @@ def _beside_ns(entries: Entries, durations_ns: Ints) -> Ints:
     found = np.zeros(len(entries), dtype=np.int64)
     computes = entries.kind == Kind.COMPUTE
     asynchronous = (entries.kind == Kind.COLLECTIVE) & (entries.blocking == 0) & (entries.stream != entries.issuer)
+    until = np.minimum(_first_waits(entries), len(entries) - 1)
     for issuer in np.unique(entries.issuer[asynchronous]):
         so_far_ns = np.cumsum(np.where(computes & (entries.stream == issuer), durations_ns, 0))
-        for entry in np.flatnonzero(asynchronous & (entries.issuer == issuer)):
-            waits = np.flatnonzero((entries.kind == Kind.WAIT) & (entries.target == entry))
-            until = waits[0] if len(waits) else len(entries) - 1
-            found[entry] = so_far_ns[until] - so_far_ns[entry]
+        calls = np.flatnonzero(asynchronous & (entries.issuer == issuer))
+        found[calls] = so_far_ns[until[calls]] - so_far_ns[calls]
     return found
 
 
@@ -190,7 +197,8 @@ def assemble(
     delays: list[Delay],
 ) -> PreparedCohort:
     """`compute_ppm`: in layout."""
-    calls = [_call(graph, cohort, ask, topology, placed) for ask in plan.asked]
+    made = _Calls(graph, cohort, topology, placed)
+    calls = [made.of(ask) for ask in plan.asked]
     ppm = amount(cohort.cut(compute_ppm))
     crew = PreparedCohort(cohort, plan, calls, ppm, [])
     for delay in delays:
@@ -214,46 +222,71 @@ def amount(array: Ints) -> Amount:
     return int(array.item()) if array.size == 1 else array
 
 
-def _call(graph: JobGraph, cohort: Cohort, ask: Asked, topology: Topology, placed: dict[Channel, Placed]) -> Call:
-    seam = graph.stitching.seams[cohort.number][ask.place, ask.kind]
-    if seam.channel not in placed:
-        placed[seam.channel] = topology.place(seam.channel, graph.stitching.users[seam.channel])
-    where = placed[seam.channel]
-    which = where.which
-    if ask.kind == Kind.RECV and isinstance(seam.channel, Toward):  # placed by sender
-        which = np.roll(which, seam.channel.offset, seam.axes[0])
-    times = np.array([_bounded_ns(topology.cluster, ask, where, i) for i in range(len(where.geometries))])
-    is_collective = ask.kind == Kind.COLLECTIVE
-    return Call(
-        seam=seam,
-        place=ask.place,
-        kind=ask.kind,
-        transfer_ns=amount(times[cohort.cut(which)]),
-        alone=is_collective and seam.parties == (cohort.number,),
-        eager=not is_collective and 0 < topology.cluster.eager_bytes >= ask.size_bytes,
-        axis=seam.axes[0] if len(seam.axes) == 1 else seam.axes,
-    )
+class _Calls:
+    """Of a cohort. What differs only in the computation beside it is timed once, and is one call if equally long."""
+
+    def __init__(self, graph: JobGraph, cohort: Cohort, topology: Topology, placed: dict[Channel, Placed]) -> None:
+        self._graph, self._cohort, self._topology, self._placed = graph, cohort, topology, placed
+        self._alone_ns: dict[Asked, list[int]] = {}  # by geometry
+        self._made: dict[tuple[Asked, tuple[int, ...]], Call] = {}
+
+    def of(self, ask: Asked) -> Call:
+        cluster, where = self._topology.cluster, self._where(ask)
+        alone = replace(ask, beside_ns=0)
+        if alone not in self._alone_ns:
+            self._alone_ns[alone] = [_alone_ns(cluster, ask, where, i) for i in range(len(where.geometries))]
+        times = self._alone_ns[alone]
+        if ask.kind == Kind.COLLECTIVE and ask.duration_ns == MODELLED_NS:
+            times = [beside_computation_ns(ns, ask.beside_ns, cluster.transfer_overlap_ppm) for ns in times]
+        for number, time_ns in enumerate(times):
+            _check_bound(cluster, ask, where, number, time_ns)
+        key = alone, tuple(times)
+        if key not in self._made:
+            self._made[key] = self._call(ask, where, np.array(times))
+        return self._made[key]
+
+    def _where(self, ask: Asked) -> Placed:
+        channel = self._seam(ask).channel
+        if channel not in self._placed:
+            self._placed[channel] = self._topology.place(channel, self._graph.stitching.users[channel])
+        return self._placed[channel]
+
+    def _seam(self, ask: Asked) -> SharedChannel:
+        return self._graph.stitching.seams[self._cohort.number][ask.place, ask.kind]
+
+    def _call(self, ask: Asked, where: Placed, times: Ints) -> Call:
+        seam, which = self._seam(ask), where.which
+        if ask.kind == Kind.RECV and isinstance(seam.channel, Toward):  # placed by sender
+            which = np.roll(which, seam.channel.offset, seam.axes[0])
+        is_collective = ask.kind == Kind.COLLECTIVE
+        return Call(
+            seam=seam,
+            place=ask.place,
+            kind=ask.kind,
+            transfer_ns=amount(times[self._cohort.cut(which)]),
+            alone=is_collective and seam.parties == (self._cohort.number,),
+            eager=not is_collective and 0 < self._topology.cluster.eager_bytes >= ask.size_bytes,
+            axis=seam.axes[0] if len(seam.axes) == 1 else seam.axes,
+        )
 
 
-def _bounded_ns(cluster: ClusterModel, ask: Asked, where: Placed, number: int) -> int:
+def _check_bound(cluster: ClusterModel, ask: Asked, where: Placed, number: int, time_ns: int) -> None:
     """So that the sum of all stays within 64 bits."""
-    time_ns = _transfer_ns(cluster, ask, where, number)
     if time_ns > LONGEST_TRANSFER_NS and ask.duration_ns == MODELLED_NS:
         tier = cluster.tiers[where.geometries[number].tier]
         raise UsageError(
             f"{ask.op or 'a message'} of {ask.size_bytes:,} bytes over {tier.name} would take {time_ns // 10**9:,} s",
             hint=f"check its latency of {say_time(tier.latency_ns)} and its bandwidth of {say_rate(tier.rate)}",
         )
-    return time_ns
 
 
-def _transfer_ns(cluster: ClusterModel, ask: Asked, where: Placed, number: int) -> int:
+def _alone_ns(cluster: ClusterModel, ask: Asked, where: Placed, number: int) -> int:
+    """Beside no computation."""
     geometry, slower_ppm = where.geometries[number], where.slower_ppm[number]
     if ask.duration_ns != MODELLED_NS:
         return slowed_ns(ask.duration_ns, slower_ppm)
     if ask.kind == Kind.COLLECTIVE:
-        alone_ns = slowed_ns(collective_ns(cluster, ask.op, ask.size_bytes, geometry), slower_ppm)
-        return beside_computation_ns(alone_ns, ask.beside_ns, cluster.transfer_overlap_ppm)
+        return slowed_ns(collective_ns(cluster, ask.op, ask.size_bytes, geometry), slower_ppm)
     return slowed_ns(point_to_point_ns(cluster, ask.size_bytes, geometry.tier, geometry.sharing), slower_ppm)
 
 

@@ -31,13 +31,13 @@ class RankParts:
     def moved(self, other: RankParts, share: float) -> RankParts:
         """From these to `other`, so far: 0 is here, 1 is there; it may go on, or the other way."""
         return RankParts(
-            computed_ns=_moved(self.computed_ns, other.computed_ns, share),
-            shown_ns=_moved(self.shown_ns, other.shown_ns, share),
-            waited_ns=_moved(self.waited_ns, other.waited_ns, share),
+            computed_ns=moved_ns(self.computed_ns, other.computed_ns, share),
+            shown_ns=moved_ns(self.shown_ns, other.shown_ns, share),
+            waited_ns=moved_ns(self.waited_ns, other.waited_ns, share),
         )
 
 
-def _moved(here_ns: int, there_ns: int, share: float) -> int:
+def moved_ns(here_ns: int, there_ns: int, share: float) -> int:
     return max(here_ns + round((there_ns - here_ns) * share), 0)
 
 

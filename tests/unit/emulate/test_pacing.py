@@ -4,12 +4,24 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from prismdbg.capsule.log.events import Note, RankLog
+from prismdbg.checkpoint import memory_room
 from prismdbg.emulate import pacing
-from prismdbg.emulate.pacing import ROUND_STEPS, PaceRequest, RankPass, _cluster, _contention_ppm, _line, steps_a_round
+from prismdbg.emulate.pacing import (
+    ROUND_STEPS,
+    PaceRequest,
+    Pass,
+    RankPass,
+    _cluster,
+    _contention_ppm,
+    _line,
+    _moved_ns,
+    steps_a_round,
+)
 from prismdbg.emulate.request import EmulateRequest
 from prismdbg.settings.emulation import ClockKind
 from prismdbg.simulate.cluster.cluster import example
@@ -53,11 +65,18 @@ class TestRounds:
     def test_few_ranks_that_fit_run_in_turn(
         self, count: int, own_bytes: int, steps: int, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(pacing, "_available_bytes", lambda: 20 * GIB)
+        monkeypatch.setattr(pacing, "room_bytes", lambda _: 20 * GIB)
         assert steps_a_round(self.logs(count, own_bytes)) == steps
 
+    def test_what_a_container_leaves_counts(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        logs, rooms = self.logs(2, 64 << 20), [GIB]
+        monkeypatch.setattr(memory_room, "_rooms", lambda *_: rooms)
+        assert steps_a_round(logs) == ROUND_STEPS
+        rooms.append(200 << 20)
+        assert steps_a_round(logs) == 0
+
     def test_ranks_on_devices_do_not(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(pacing, "_available_bytes", lambda: 20 * GIB)
+        monkeypatch.setattr(pacing, "room_bytes", lambda _: 20 * GIB)
         logs = self.logs(2, GIB)
         call = logs[0].collectives[0]
         on_device = replace(call, inputs=tuple(replace(each, device="cuda:0") for each in call.inputs))
@@ -74,6 +93,29 @@ def test_the_drift_of_a_pass_is_said() -> None:
     said = _line(1, replace(found, drift=1.0712))
     assert "it computed 1.07 times as long as scheduled, and so did its peers" in said
     assert replace(found, drift=1.0712).to_json()["drift"] == 1.0712
+
+
+class TestAgreement:
+    PARTS = RankParts(computed_ns=10**6, shown_ns=0, waited_ns=0)
+    RANK = RankPass(rank=3, simulated_ns=10**6, emulated_ns=1_004_000, steps=9, simulated=PARTS, emulated=PARTS)
+
+    @pytest.mark.parametrize(
+        ("drift", "until", "agrees"),
+        [(1.0, 0.01, True), (1.009, 0.01, True), (1.02, 0.01, False), (0.98, 0.01, False), (1.02, 0.03, True)],
+    )
+    def test_who_computes_longer_than_scheduled_does_not_agree(self, drift: float, until: float, agrees: bool) -> None:
+        """What was simulated has been moved by the drift, so that the difference does not show it."""
+        ranks = (self.RANK, replace(self.RANK, rank=4, drift=drift))
+        assert Pass(number=1, iteration_ns=10**6, ranks=ranks).agrees(until) is agrees
+
+    @pytest.mark.parametrize("changed", [{"emulated_ns": 1_020_000}, {"on_stream": True}])
+    def test_nor_do_those_that_are_apart_or_not_compared(self, changed: dict[str, Any]) -> None:
+        ranks = (self.RANK, replace(self.RANK, **changed))
+        assert not Pass(number=1, iteration_ns=10**6, ranks=ranks).agrees(0.01)
+
+    @pytest.mark.parametrize(("drift", "iteration_ns"), [(1.0, 1000), (1.05, 1040), (0.9, 920)])
+    def test_a_simulated_time_moves_with_the_drift(self, drift: float, iteration_ns: int) -> None:
+        assert _moved_ns(1000, 1080, drift) == iteration_ns
 
 
 def test_parts_move_with_the_drift() -> None:

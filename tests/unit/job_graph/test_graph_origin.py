@@ -55,15 +55,17 @@ def slices(found: Job, *ranks: int) -> dict[int, Entries]:
     return made
 
 
-def passes_of(folder: Path, *, has_converged: bool, on_stream: bool = False) -> Passed:
-    """Of two passes; of rank 0 the last one knows each component. on_stream: rank 1's transfers were on a device."""
+def passes_of(folder: Path, *, has_converged: bool, on_stream: bool = False, drift: float | None = None) -> Passed:
+    """Of two passes; of rank 0 the last one knows each component. on_stream: rank 1's transfers were on a device.
+    drift: rank 0's; None as in a file that does not have it."""
     components = {
         "computation": {"simulated_ns": 520, "emulated_ns": 500},
         "exposed communication": {"simulated_ns": 300, "emulated_ns": 300},
         "waiting": {"simulated_ns": 160, "emulated_ns": 200},
     }
     ranks = [
-        {"rank": 0, "simulated_ns": 980, "emulated_ns": 1000, "components": components},
+        {"rank": 0, "simulated_ns": 980, "emulated_ns": 1000, "components": components}
+        | ({} if drift is None else {"drift": drift}),
         {"rank": 1, "simulated_ns": 110, "emulated_ns": 100, "components": {}, "on_stream": on_stream},
     ]
     passes = [{"number": 1, "ranks": []}, {"number": 2, "ranks": ranks}]
@@ -181,6 +183,18 @@ class TestPacedPasses:
         assert f"not reliable: {doubt}" in timeline.fidelity.lines()
         changed = with_passes(simulate(fold(MESH, slices(job(), 0, 1, 2, 3)), ideal()), tmp_path, is_as_it_ran=False)
         assert changed.fidelity.errors == () and doubt in changed.fidelity.doubts
+
+    @pytest.mark.parametrize(("drift", "apart"), [(1.02, "10.00%"), (1.3, "30.00%"), (0.8, "20.00%")])
+    def test_how_long_a_rank_computed_is_part_of_it(self, drift: float, apart: str, tmp_path: Path) -> None:
+        passed = passes_of(tmp_path, has_converged=False, drift=drift)
+        said = f"of an iteration, and rank 0 computed {drift:.2f} times as long as scheduled"
+        assert f"{said}; 1.00% was requested" in passed.line()
+        (doubt,) = passed.doubts()
+        assert doubt.startswith(f"the duration of a step closer than {apart}: ") and doubt.endswith(said)
+
+    @pytest.mark.parametrize("drift", [None, 1.0, 0.991])
+    def test_as_long_as_scheduled_is_not_said(self, drift: float | None, tmp_path: Path) -> None:
+        assert "scheduled" not in passes_of(tmp_path, has_converged=False, drift=drift).line()
 
     def test_what_ran_on_a_device_was_not_compared(self, tmp_path: Path) -> None:
         assert passes_of(tmp_path, has_converged=False).is_apart

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import threading
 import time
+import tracemalloc
 
 import pytest
 
+from prismdbg.rank.emulation import clocks
 from prismdbg.rank.emulation.clocks import SharedProcessor, WallClock
 
 COMPUTED_NS = 5_000_000
@@ -21,6 +23,31 @@ class ToldClock(WallClock):
 
     def sleep_until(self, when_ns: int) -> None:
         self.slept_ns.append(when_ns - self.now_ns())
+
+
+class TestWhatItShowedThen:
+    def test_what_it_left_out_is_kept_only_for_who_asks(self) -> None:
+        clock = WallClock()
+        tracemalloc.start()
+        before = tracemalloc.get_traced_memory()[0]
+        for _ in range(10_000):
+            clock.leave_out(1)
+        taken = tracemalloc.get_traced_memory()[0] - before
+        tracemalloc.stop()
+        assert taken < 10_000
+
+    def test_from_when_it_is_kept(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        now = [1000]
+        monkeypatch.setattr(clocks.time, "monotonic_ns", lambda: now[0])
+        clock = WallClock()
+        clock.leave_out(100)
+        clock.keep_past()
+        assert clock.at_ns(990) == 890, "a device's clock may be a little behind"
+        now[0] = 1500
+        clock.leave_out(200)
+        clock.keep_past()
+        assert [clock.at_ns(at) for at in (1200, 1300, 1400, 1500, 1600)] == [1100, 1200, 1200, 1200, 1300]
+        assert clock.now_ns() == clock.at_ns(1500)
 
 
 def compute() -> None:

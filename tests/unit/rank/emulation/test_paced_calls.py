@@ -12,6 +12,7 @@ import pytest
 
 from prismdbg.capsule.log.format import StepSource
 from prismdbg.model.schedule import Lane, Row, RowKind, Schedule, digest
+from prismdbg.rank.c10d.watched_work import WatchedWork
 from prismdbg.rank.emulation import backend_load
 from prismdbg.rank.emulation.clocks import WallClock
 from prismdbg.rank.emulation.open_calls import OpenCall, PacedClock
@@ -158,6 +159,107 @@ class TestWokenOnce:
         assert done_ns is not None and done_ns >= due.arrived_ns + 30 * MS
 
 
+class SteppedClock(WallClock):
+    """Goes on only when it is told to, or slept by."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.at = 10**9
+
+    def now_ns(self) -> int:
+        return self.at
+
+    def sleep_until(self, when_ns: int) -> None:
+        self.at = max(self.at, when_ns)
+
+
+class TestWaitsThatNobodySees:
+    """Each step computes 100 ms, as scheduled, then calls. All peers do the same. A transfer takes 2 ms."""
+
+    ROWS = (
+        Row(kind=RowKind.COMPUTE, duration_ns=100 * MS),
+        Row(kind=RowKind.COLLECTIVE, op="all_reduce", channel=0, size_bytes=8, others_ns=100 * MS,
+            others_gain_ns=100 * MS, transfer_ns=2 * MS),
+    )  # fmt: skip
+
+    @pytest.fixture
+    def clock(self, monkeypatch: pytest.MonkeyPatch) -> PacedClock:
+        wall = SteppedClock()
+        pace = Pace(schedule_of(*self.ROWS, steps=tuple(range(1, 400))), wall.now_ns)
+        beat = PacedClock(pace, wall, lambda _: None)
+        monkeypatch.setattr(beat.timer, "at", lambda *_: None)
+        return beat
+
+    def steps(self, beat: PacedClock, waits: Callable[[OpenCall, Due], None]) -> set[int]:
+        """How long each of 300 takes, in milliseconds."""
+        assert beat.pace is not None and isinstance(beat.wall, SteppedClock)
+        taken = set()
+        for step in range(1, 301):
+            beat.begin_step(step, StepSource.OPTIMIZER)
+            began_ns = beat.wall.at
+            beat.wall.at += 100 * MS
+            due = beat.issue(CALL)
+            assert due is not None
+            waits(opened(beat, due)[0], due)
+            taken.add((beat.wall.at - began_ns) // MS)
+        assert beat.pace.drift_ppm == 10**6
+        return taken
+
+    def test_a_wait_is_seen(self, clock: PacedClock) -> None:
+        assert self.steps(clock, lambda call, _: call.wait()) == {102}
+
+    def test_a_program_that_asks_whether_it_is_complete(self, clock: PacedClock) -> None:
+        wall = clock.wall
+        assert isinstance(wall, SteppedClock)
+
+        def ask(call: OpenCall, _: Due) -> None:
+            work = WatchedWork(call, [])
+            while not work.is_completed():
+                wall.at += MS
+            work.let_go()
+
+        assert self.steps(clock, ask) == {102}
+
+    def test_a_program_that_waits_for_the_future(self, clock: PacedClock) -> None:
+        """As DDP does for what a communication hook returns."""
+        wall = clock.wall
+        assert isinstance(wall, SteppedClock)
+
+        def waits(call: OpenCall, due: Due) -> None:
+            future = WatchedWork(call, []).get_future()
+            wall.sleep_until(due.ends_ns)
+            call._is_over()  # by the timer
+            future.wait()
+
+        assert self.steps(clock, waits) == {102}
+
+    @pytest.mark.parametrize("is_seen", [True, False])
+    def test_of_futures_only_the_reducer_s_own_are_seen(self, is_seen: bool, clock: PacedClock) -> None:
+        assert clock.pace is not None and isinstance(clock.wall, SteppedClock)
+        for step in range(1, 10):
+            clock.begin_step(step, StepSource.OPTIMIZER)
+            clock.wall.at += 120 * MS
+            due = clock.issue(CALL)
+            assert due is not None
+            call, _ = opened(clock, due)
+            call.promise(lambda: None, is_seen=is_seen)
+            call.ends_backward()
+        assert clock.pace.drift_ppm == (1_200_000 if is_seen else 10**6)
+
+    def test_a_call_that_is_there_already_makes_nobody_wait(self, clock: PacedClock) -> None:
+        assert clock.pace is not None and isinstance(clock.wall, SteppedClock)
+        for step in range(1, 6):
+            clock.begin_step(step, StepSource.OPTIMIZER)
+            clock.wall.at += 100 * MS
+            due = clock.issue(CALL)
+            assert due is not None
+            call, _ = opened(clock, due)
+            clock.wall.at = due.ends_ns
+            assert call.is_there()
+            call.promise(lambda: None)
+        assert clock.pace.drift_ppm == 1_020_000
+
+
 class TestDrift:
     """A step computes 100 in the schedule, and the others come at 100; all of that is computation."""
 
@@ -184,37 +286,40 @@ class TestDrift:
         return found
 
     def test_peers_come_later_where_the_machine_has_become_slower(self) -> None:
-        assert self.begun_at([120, 120, 10]) == [120, 120, 120]
+        assert self.begun_at([120, 120, 120, 120, 10]) == [120] * 5
 
     def test_and_earlier_where_it_has_become_faster(self) -> None:
-        assert self.begun_at([80, 80, 80]) == [100, 80, 80]
+        assert self.begun_at([80] * 5) == [100] * 4 + [80]
 
     def test_one_step_that_takes_longer_is_not_the_machine(self) -> None:
         assert self.begun_at([100, 100, 100, 190, 10])[-1] == 100
+
+    def test_three_steps_tell_nothing_of_the_machine(self) -> None:
+        assert self.begun_at([120, 120, 120, 10])[-1] == 100
 
     def test_what_the_peers_do_not_compute_does_not_move(self) -> None:
         half = (
             self.ROWS[0],
             Row(**{n: getattr(self.ROWS[1], n) for n in self.ROWS[1].__slots__} | {"others_gain_ns": 50}),
         )
-        assert self.begun_at([120, 120, 10], *half)[-1] == 110
+        assert self.begun_at([120, 120, 120, 120, 10], *half)[-1] == 110
 
     def test_what_a_rank_stands_in_its_calls_is_no_computation(self) -> None:
         wall = WallClock()
         row = Row(kind=RowKind.COLLECTIVE, op="all_reduce", channel=0, size_bytes=8, transfer_ns=60 * MS)
         pace = Pace(schedule_of(Row(kind=RowKind.COMPUTE, duration_ns=20 * MS), row), wall.now_ns)
         beat = PacedClock(pace, wall, lambda _: None, leaves_out=True)
-        for step in range(1, 4):
+        for step in range(1, 5):
             beat.begin_step(step, StepSource.OPTIMIZER)
             time.sleep(0.02)
             due = beat.issue(CALL)
             call, _ = opened(beat, due, is_async=False)
             call.wait()
-        beat.begin_step(4, StepSource.OPTIMIZER)
+        beat.begin_step(5, StepSource.OPTIMIZER)
         assert 0.9e6 < pace.drift_ppm < 1.8e6, "2 and more, if it had computed all the time"
 
     def test_it_is_bounded(self) -> None:
-        assert self.begun_at([900, 900, 10])[-1] == 200
+        assert self.begun_at([900] * 4 + [10])[-1] == 200
 
     def test_where_several_threads_issue_nothing_is_known(self) -> None:
         other = Row(kind=RowKind.COLLECTIVE, issuer=2, op="all_reduce", channel=0, size_bytes=8)
