@@ -33,6 +33,7 @@ _MARK = ".partial-"
 _UNSEEN_KEPT_S = 24 * 3600.0
 _TAKEN = (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR)
 _NAME = re.compile(r"\..+\.partial-(?:([0-9a-f]{8})\.[a-z0-9_]{8}|removed-[0-9]+)", re.DOTALL)
+_OLDER_NAME = re.compile(r"\..+\.partial-[a-z0-9_]{8}", re.DOTALL)  # of older versions, which did not name the host
 
 
 @contextmanager
@@ -225,8 +226,11 @@ def lock(descriptor: int) -> None:
 
 
 def is_partial(path: Path) -> bool:
-    """Whether it has a name that only we give: other programs have files like `.data.partial-1`, too."""
-    return _NAME.fullmatch(path.name) is not None
+    """Whether it has a name that only we give: other programs have files like `.data.partial-1`, too. A name as older
+    versions gave it may be theirs: it counts for a folder as we make it, once nobody writes it any more."""
+    if _NAME.fullmatch(path.name) is not None:
+        return True
+    return _OLDER_NAME.fullmatch(path.name) is not None and is_own_folder(path) and _is_private(path) and _is_old(path)
 
 
 def _host() -> str:
@@ -239,6 +243,13 @@ def _is_of_another(path: Path) -> bool:
     if marked is None or marked[1] in (None, _host()):
         return False
     return not _is_old(path)
+
+
+def _is_private(path: Path) -> bool:
+    """Whether it has the mode of `mkdtemp`."""
+    with contextlib.suppress(OSError):
+        return path.lstat().st_mode & 0o777 == 0o700
+    return False
 
 
 def _is_old(path: Path) -> bool:

@@ -103,10 +103,13 @@ def sync_tree(folder: Path) -> None:
 
 
 def sync(path: Path) -> None:
-    """A file, or the names in a folder."""
+    """Brings a file to the disk, or the names in a folder. Some file systems refuse folders: that is no error."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP) or not stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise
     finally:
         os.close(descriptor)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,7 @@ from prismdbg.cli.exit_codes import ExitCode
 from prismdbg.errors import Defect, Divergence, PrismError, UsageError
 from prismdbg.jobs.replay.replay import ReplayRequest
 from prismdbg.jobs.replay.replay_plan import with_files
-from prismdbg.jobs.replay.source_overlay import START_HINT, NothingMatches, edited_here, make_overlay
+from prismdbg.jobs.replay.source_overlay import START_HINT, NothingMatches, Overlay, edited_here, make_overlay
 from prismdbg.jobs.storage.archive_crypto import NO_KEYS, Keys
 from prismdbg.model.deadline import Deadline
 from prismdbg.model.moment import Moment
@@ -117,9 +118,21 @@ class Chosen:
             with_files=with_files(capsule, self.with_files),
             limits=self.limits,
             deadline=Deadline.after(self.bound_s),
-            overlay=make_overlay(capsule, self.source) if self.source is not None else None,
-            edited=edited_here(capsule) if self.bisect and self.source is None else None,
+            overlay=self._overlay(capsule),
+            edited=edited_here(capsule) if self.bisect and self.runtime == PLAIN else None,
         )
+
+    def _overlay(self, capsule: Capsule) -> Overlay | None:
+        """`UsageError` for a folder that --bisect cannot use with any commit."""
+        if self.source is None:
+            return None
+        overlay = make_overlay(capsule, self.source)
+        if self.bisect and self.runtime == PLAIN and overlay.folder != Path(os.path.realpath(overlay.seen_as)):
+            raise UsageError(
+                f"--runtime plain runs the files in {overlay.seen_as}, not those in {overlay.folder}",
+                hint="use --runtime docker or local, or bisect in the program's own folder",
+            )
+        return overlay
 
 
 def cannot_tell(error: PrismError) -> bool:

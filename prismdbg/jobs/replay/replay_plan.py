@@ -90,7 +90,9 @@ class ReplayRequest:
     @property
     def replaced(self) -> tuple[str, ...] | None:
         """Paths of captured files that are not the recorded ones; None where the recorded program runs."""
-        return tuple(sorted(self.overlay.replaced)) if self.overlay is not None else self.edited
+        if self.overlay is None:
+            return self.edited
+        return tuple(sorted({*self.overlay.replaced, *(self.edited or ())}))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,6 +205,8 @@ def _plan_start(request: ReplayRequest, session: Path, own: RankFolder) -> Plan:
     _require_startable(rank, environment)
     laid, folders = _laid(request, ()), _paths(rank, "folders")
     laid = request.overlay.over(laid) if request.overlay is not None else laid
+    if request.edited is not None:  # an edited program may do without a captured file
+        laid = tuple(file for file in laid if file.source is None or path_kind.exists(file.target))
     absent, unhidden = _absent(capsule, session, laid, folders)
     spec = ReplaySpec(
         name=_name(capsule),

@@ -22,7 +22,7 @@ from prismdbg.capsule.checked_json import Word, checked
 from prismdbg.capsule.log import format as fmt
 from prismdbg.capsule.log.reader import event_segments, iter_logs
 from prismdbg.capsule.partial import lock
-from prismdbg.capsule.transfer import CHUNK_BYTES, FILE_MODE, open_plain, sync_tree, write_sparse
+from prismdbg.capsule.transfer import CHUNK_BYTES, FILE_MODE, open_plain, sync, write_sparse
 from prismdbg.errors import CapsuleError, FacilityError
 from prismdbg.jobs.storage.peak import FILE as PEAK
 from prismdbg.jobs.storage.run_folder import TELEMETRY, read_json, write_json
@@ -115,7 +115,7 @@ def publish_logs(
         target = run / "ranks" / folder.name
         target.mkdir(parents=True, exist_ok=True, mode=0o700)
         _publish_log(folder, target, copied)
-    _publish_readings(local.path / TELEMETRY, run / TELEMETRY, copied)
+    _publish_readings(local, run / TELEMETRY, copied)
 
 
 def publish_ends(local: LocalFolder, run: Path, newest_bytes: int) -> None:
@@ -144,10 +144,18 @@ def publish_all(local: LocalFolder, run: Path, copied: Copied = _untold) -> None
                 _publish(path, target / path.name, copied)
     for tree in _claimed(local):
         _publish_tree(tree, run / tree.relative_to(local.path), copied)
-    whole = [*(run / "ranks" / folder.name for folder in _rank_folders(local))]
-    whole += [run / tree.relative_to(local.path) for tree in _claimed(local)]
-    for there in (*whole, *(path for path in (run / TELEMETRY,) if path.is_dir())):
-        sync_tree(there)
+    _sync_names(local, run)
+
+
+def _sync_names(local: LocalFolder, run: Path) -> None:
+    """Brings the names of what was copied from here to the disk. It opens nothing of other nodes in RUN: they copy
+    meanwhile, and rename and remove files there."""
+    copied = set(_rank_folders(local))
+    for tree in (*_claimed(local), *_readings(local)):
+        copied.update(_folders(tree))
+    targets = {run / folder.relative_to(local.path) for folder in copied}
+    for folder in sorted(targets | {target.parent for target in targets}):
+        sync(folder)
 
 
 def _rank_folders(local: LocalFolder) -> list[Path]:
@@ -160,6 +168,19 @@ def _claimed(local: LocalFolder) -> list[Path]:
     traces = [(folder / RANK_MEMORY).resolve() for folder in _rank_folders(local)]
     trees = [trace for trace in traces if trace.is_dir() and trace.parent == memory.resolve()]
     return [*trees, *(local.path / name for name in (STATES, OVERWRITTEN) if (local.path / name).is_dir())]
+
+
+def _readings(local: LocalFolder) -> list[Path]:
+    folder = local.path / TELEMETRY
+    return list(folder.iterdir()) if folder.is_dir() else []
+
+
+def _folders(tree: Path) -> Iterator[Path]:
+    """Lists the folders that `_publish_tree` copies."""
+    yield tree
+    for path in tree.iterdir():
+        if path.is_dir() and not path.is_symlink() and not path.name.startswith("."):
+            yield from _folders(path)
 
 
 def _publish_log(folder: Path, target: Path, copied: Copied) -> None:
@@ -181,9 +202,9 @@ def _publish_log(folder: Path, target: Path, copied: Copied) -> None:
             path.unlink()
 
 
-def _publish_readings(source: Path, target: Path, copied: Copied) -> None:
+def _publish_readings(local: LocalFolder, target: Path, copied: Copied) -> None:
     """Of each of its nodes; a segment that the sampler has dropped goes there, too."""
-    for folder in source.iterdir() if source.is_dir() else ():
+    for folder in _readings(local):
         _publish_tree(folder, target / folder.name, copied)
         kept = {path.name for path in folder.iterdir()}
         for path in (target / folder.name).iterdir():
@@ -210,7 +231,8 @@ def _publish_link(source: Path, target: Path) -> None:
 
 
 def _publish(source: Path, target: Path, copied: Copied) -> None:
-    """Copies it, unless it is there as it is, or was dropped since: then the preface says so.
+    """Copies it, unless it is there as it is, or was dropped since: then the preface says so. The
+    content is on the disk before the copy has its name.
 
     The copy has the time that the file had before it was copied: what is written meanwhile is seen the next time."""
     try:
@@ -229,7 +251,9 @@ def _publish(source: Path, target: Path, copied: Copied) -> None:
                     write_sparse(out, chunk)
                     copied(len(chunk))
                 out.truncate(max(out.tell(), status.st_size))
-            os.utime(new, ns=(status.st_atime_ns, status.st_mtime_ns))
+                out.flush()
+                os.utime(out.fileno(), ns=(status.st_atime_ns, status.st_mtime_ns))
+                os.fsync(out.fileno())
             new.rename(target)
         except BaseException:
             new.unlink(missing_ok=True)

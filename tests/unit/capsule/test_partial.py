@@ -16,6 +16,7 @@ import pytest
 from prismdbg.capsule import partial
 from prismdbg.capsule.partial import is_abandoned, partial_folder, publish, publish_new, removed_name
 from prismdbg.errors import UsageError
+from prismdbg.jobs.storage.inventory import ItemKind, find, remove
 
 DIES = """
 import os, signal, sys
@@ -142,6 +143,51 @@ def test_a_folder_that_is_not_ours_is_left_alone(tmp_path: Path, name: str) -> N
     with partial_folder(tmp_path / "first"):
         pass
     assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+def made_by_an_older_version(folder: Path, days: float) -> Path:
+    path = Path(tempfile.mkdtemp(prefix=".first.partial-", dir=folder))
+    old = path.stat().st_mtime - days * 24 * 3600
+    os.utime(path, (old, old))
+    return path
+
+
+@pytest.mark.parametrize("days", [0, 2])
+def test_what_an_older_version_left_goes_after_a_day(tmp_path: Path, days: int) -> None:
+    """Its name has no host."""
+    left = made_by_an_older_version(tmp_path, days)
+    assert [item.kind for item in find(tmp_path)] == [ItemKind.PARTIAL] * bool(days)
+    if days:
+        assert remove(left).kind is ItemKind.PARTIAL
+        left = made_by_an_older_version(tmp_path, days)
+    with partial_folder(tmp_path / "second"):
+        assert left.exists() == (not days)
+
+
+@pytest.mark.parametrize("lies_there", ["file", "link", "readable by others", "of another user", "locked"])
+def test_what_may_not_be_an_older_versions_is_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lies_there: str
+) -> None:
+    left = made_by_an_older_version(tmp_path, 2)
+    old = left.stat().st_mtime
+    descriptor = os.open(left, os.O_RDONLY)
+    match lies_there:
+        case "file":
+            left.rmdir()
+            left.touch()
+        case "link":
+            left.symlink_to(left.rename(tmp_path / "theirs"))
+        case "readable by others":
+            left.chmod(0o755)
+        case "of another user":
+            monkeypatch.setattr(os, "getuid", lambda: left.stat().st_uid + 1)
+        case _:
+            partial.lock(descriptor)
+    os.utime(left, (old, old), follow_symlinks=False)
+    with partial_folder(tmp_path / "second"):
+        assert os.path.lexists(left)
+    assert not find(tmp_path)
+    os.close(descriptor)
 
 
 def test_what_was_left_of_a_removal_goes(tmp_path: Path) -> None:

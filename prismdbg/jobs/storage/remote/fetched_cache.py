@@ -7,11 +7,12 @@ import fcntl
 import json
 import os
 import shutil
-from collections.abc import Callable
-from contextlib import suppress
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from prismdbg.capsule.partial import lock, publish
+from prismdbg.capsule.partial import lock, partial_folder, publish, removed_name
 from prismdbg.capsule.transfer import hash_file
 from prismdbg.checkpoint.cache import made_cache_folder
 from prismdbg.errors import FacilityError, PrismError
@@ -19,6 +20,8 @@ from prismdbg.model.sizes import size
 
 FREE_LEFT_BYTES = 1 << 30  # on the disk of the cache
 KEPT = 8  # fetched folders, the newest
+BUSY_BOUND_S = 2.0  # while another process gives a copy its name, or takes it away
+_RETRY_S = 0.02
 _DIGESTS = "digests.json"
 _held: dict[Path, int] = {}  # descriptors of the folders that this process has fetched, the newest last
 
@@ -47,15 +50,29 @@ def hold(target: Path) -> bool:
     or is just removed."""
     folder = target.parent
     _release(folder)
-    try:
-        _held[folder] = _opened(folder)
-        _require(_share, _held[folder])
-    except (FileNotFoundError, BlockingIOError):
-        _release(folder)
-        return False
+    end_s = time.monotonic() + BUSY_BOUND_S
+    while (descriptor := _shared(folder)) is None:
+        if not folder.exists() or time.monotonic() > end_s:
+            return False
+        time.sleep(_RETRY_S)
+    _held[folder] = descriptor
     for oldest in list(_held)[: 1 - KEPT]:  # the next one takes the place of the oldest
         _release(oldest)
     return True
+
+
+def _shared(folder: Path) -> int | None:
+    """A descriptor with a shared lock. None where another process has the folder for itself, or has removed it."""
+    try:
+        descriptor = _opened(folder)
+    except FileNotFoundError:
+        return None
+    with suppress(FileNotFoundError, BlockingIOError):
+        _require(_share, descriptor)
+        if _is_at(folder, descriptor):
+            return descriptor
+    os.close(descriptor)
+    return None
 
 
 def _is_as_it_was(target: Path) -> bool:
@@ -69,15 +86,29 @@ def _is_as_it_was(target: Path) -> bool:
         return False
 
 
+@contextmanager
+def fetching(target: Path) -> Iterator[Path]:
+    """Yields a folder to fetch into, which becomes that of `target` at the end. Then `target` is held, and the oldest
+    copies go, but for those that are held. They go last: nobody else can use the new copy while its folder is locked
+    as a partial one."""
+    with partial_folder(target.parent) as partial:
+        yield partial
+        keep(partial, target)
+    hold(target)
+    _drop_oldest()
+
+
 def keep(partial: Path, target: Path) -> None:
     """The folder `partial`, which has a complete copy, becomes that of `target`, unless another process has fetched it
-    meanwhile: that one may be read already. The oldest copies go, but for those that are held."""
+    meanwhile: that one may be read already."""
     (partial / _DIGESTS).write_text(json.dumps(_digests(partial / target.name)))
     if not is_whole(target):
-        shutil.rmtree(target.parent, ignore_errors=True)
+        _remove_unless(target.parent, lambda: _is_as_it_was(target))
         if not publish(partial, target.parent) and not is_whole(target):
-            raise FacilityError(f"{target.parent} is damaged and cannot be replaced", hint="remove it, and try again")
-    _drop_oldest()
+            raise FacilityError(
+                f"{target.parent} is damaged and cannot be replaced",
+                hint="end the prismdbg commands that read it, or remove it; then try again",
+            )
 
 
 def require_room(address: str, needed_bytes: int) -> None:
@@ -97,13 +128,22 @@ def _digests(target: Path) -> dict[str, str]:
 def _drop_oldest() -> None:
     folders = [path for path in cache_folder().iterdir() if not path.name.startswith(".")]
     for path in sorted(folders, key=_fetched_s)[:-KEPT]:
-        with suppress(OSError):  # another process drops it, too, or has it in use
-            descriptor = _opened(path)
-            try:
-                _require(lock, descriptor)
-                shutil.rmtree(path, ignore_errors=True)
-            finally:
-                os.close(descriptor)
+        _remove_unless(path, lambda: False)
+
+
+def _remove_unless(folder: Path, is_wanted: Callable[[], bool]) -> None:
+    """Removes it, unless another process has it in use. It loses its name first, so that who waits for it does not wait
+    until all of it is removed. `is_wanted` is asked when nobody else can use it."""
+    with suppress(OSError):  # another process removes it, too
+        descriptor = _opened(folder)
+        try:
+            _require(lock, descriptor)
+            if _is_at(folder, descriptor) and not is_wanted():
+                doomed = removed_name(folder)
+                folder.rename(doomed)
+                shutil.rmtree(doomed, ignore_errors=True)
+        finally:
+            os.close(descriptor)
 
 
 def _fetched_s(path: Path) -> float:
@@ -120,6 +160,11 @@ def _release(folder: Path) -> None:
 
 def _opened(folder: Path) -> int:
     return os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+
+
+def _is_at(folder: Path, descriptor: int) -> bool:
+    """Whether it still has its name. `FileNotFoundError` where nothing has."""
+    return os.path.samestat(os.fstat(descriptor), folder.lstat())
 
 
 def _share(descriptor: int) -> None:

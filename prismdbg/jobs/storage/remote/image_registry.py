@@ -17,11 +17,10 @@ from typing import Annotated, TypedDict
 
 from prismdbg.capsule import checked_json, layout
 from prismdbg.capsule.checked_json import Count, Word
-from prismdbg.capsule.partial import partial_folder
 from prismdbg.capsule.transfer import hash_file
 from prismdbg.errors import CapsuleError, UsageError
 from prismdbg.jobs.storage.remote import skopeo
-from prismdbg.jobs.storage.remote.fetched_cache import cache_folder, hold, is_whole, keep, require_room
+from prismdbg.jobs.storage.remote.fetched_cache import cache_folder, fetching, is_whole, require_room
 from prismdbg.jobs.storage.remote.oci_image import BLOBS, LAYER, Pushed
 from prismdbg.model.meanwhile import by_bytes, working
 from prismdbg.model.sizes import size
@@ -122,10 +121,8 @@ def fetch(address: ImageAddress, say: Callable[[str], None]) -> Path:
     require_room(str(address), layer["size"])
     say(f"fetching {address}: {size(layer['size'])}")
     source = ImageAddress(host=address.host, name=address.name, reference=f"@sha256:{digest}")
-    with partial_folder(target.parent) as partial:
+    with fetching(target) as partial:
         _download(source, layer, partial / name)
-        keep(partial, target)
-    hold(target)
     return target
 
 

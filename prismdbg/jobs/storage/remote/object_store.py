@@ -18,11 +18,10 @@ from typing import Annotated, Any, TypedDict
 
 from prismdbg.capsule import checked_json
 from prismdbg.capsule.checked_json import Count, Word
-from prismdbg.capsule.partial import partial_folder
 from prismdbg.capsule.transfer import hash_file
 from prismdbg.errors import CapsuleError, FacilityError, PrismError, UsageError
 from prismdbg.jobs.storage.inner_links import is_below_link, leads_inside
-from prismdbg.jobs.storage.remote.fetched_cache import cache_folder, hold, is_whole, keep, require_room
+from prismdbg.jobs.storage.remote.fetched_cache import cache_folder, fetching, is_whole, require_room
 from prismdbg.model.meanwhile import by_bytes, working
 from prismdbg.model.plurals import counted
 from prismdbg.model.sizes import size
@@ -88,13 +87,11 @@ def fetch(address: Address, say: Say) -> Path:
         total = sum(size_bytes for size_bytes, _ in there.values())
         require_room(address.text, total)
         say(f"fetching {address.text}: {counted(len(there), 'file')}, {size(total)}")
-        with partial_folder(target.parent) as partial:
+        with fetching(target) as partial:
             with working() as tell:
                 fetched = by_bytes(tell, f"fetching {address.text}", total)
                 _download(system, root, there, partial / address.name, fetched, is_file=is_file)
             _verify(address, partial / address.name, is_file=is_file)
-            keep(partial, target)
-    hold(target)
     return target
 
 

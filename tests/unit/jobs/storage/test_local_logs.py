@@ -246,15 +246,66 @@ def test_nothing_is_removed_before_it_is_on_the_disk(
 
     def full(descriptor: int) -> None:
         there.append(str(Path(f"/proc/self/fd/{descriptor}").readlink()))
-        if there[-1].endswith("state.json"):
+        if "/.state.json." in there[-1]:
             raise OSError(errno.EDQUOT, os.strerror(errno.EDQUOT))
         fsync(descriptor)
 
     with monkeypatch.context() as patch, pytest.raises(FacilityError, match=r"quota"):
         patch.setattr(os, "fsync", full)
         publish_left(run, lambda _: None)
-    assert str(run.ranks / "0" / "events.00000.seg") in there and str(run.ranks / "0") in there
+    assert any(path.startswith(str(run.ranks / "0" / ".events.00000.seg.")) for path in there)
     assert read_log(local.ranks / "0").collectives and not NodeFolder(run.nodes / "n1").published.exists()
+    assert not list((run.states / "0" / "7").iterdir()), "it has its name only when it is on the disk"
+    there.clear()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", lambda descriptor: there.append(str(Path(f"/proc/self/fd/{descriptor}").readlink())))
+        publish_left(run, lambda _: None)
+    assert {str(run.ranks / "0"), str(run.ranks), str(run.states / "0" / "7"), str(run.states / "0")} <= {*there}
+
+
+@pytest.mark.parametrize("shared", ["telemetry/n2", "states/1/7", "overwritten/1"])
+def test_files_that_another_node_is_copying_meanwhile_are_its_own(
+    run: RunFolder, local: LocalFolder, monkeypatch: pytest.MonkeyPatch, shared: str
+) -> None:
+    """All nodes copy into one RUN at the job's end."""
+    theirs = run.path / shared / ".segment.ab12cd34.new"
+    theirs.parent.mkdir(parents=True)
+    theirs.touch()
+    for folder in ("telemetry/n1", "states/0/7", "overwritten/0"):
+        (local.path / folder).mkdir(parents=True)
+        (local.path / folder / "segment").write_bytes(b"mine")
+    opens = os.open
+
+    def renamed(path: Any, *options: Any, **more: Any) -> int:
+        if Path(path) == theirs:
+            theirs.rename(theirs.with_name("segment"))
+        return opens(path, *options, **more)
+
+    monkeypatch.setattr(os, "open", renamed)
+    publish_all(local, run.path)
+    assert theirs.exists(), "nobody has opened it"
+    assert (run.telemetry / "n1" / "segment").read_bytes() == b"mine"
+
+
+@pytest.mark.parametrize("refusal", [errno.EINVAL, errno.ENOTSUP])
+def test_a_file_system_that_syncs_no_folders(
+    run: RunFolder, local: LocalFolder, monkeypatch: pytest.MonkeyPatch, refusal: int
+) -> None:
+    issue(TinyLog(local.ranks / "0"))
+    fsync, is_of_files = os.fsync, [False]
+
+    def refused(descriptor: int) -> None:
+        if is_of_files[0] or Path(f"/proc/self/fd/{descriptor}").is_dir():
+            raise OSError(refusal, os.strerror(refusal))
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", refused)
+    publish_all(local, run.path)
+    assert issued(run) == 1
+    is_of_files[0] = True
+    issue(TinyLog(local.ranks / "1"))
+    with pytest.raises(OSError, match=os.strerror(refusal)):
+        publish_all(local, run.path)
 
 
 def test_a_copy_that_is_cut_short_harms_no_other(

@@ -5,8 +5,10 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -401,12 +403,105 @@ def test_a_copy_that_is_removed_meanwhile_is_none_and_no_error(
     assert (fetch(address, said) / "a").read_bytes() == b"1"
 
 
-def test_what_is_just_removed_is_not_taken(cache: Path) -> None:
+def locked(folder: Path) -> int:
+    descriptor = os.open(folder, os.O_RDONLY)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    return descriptor
+
+
+def test_a_copy_that_has_just_been_fetched_is_waited_for_and_not_removed(cache: Path, tmp_path: Path) -> None:
+    """Its folder is locked for a moment after it has its name."""
+    target = cache / "key" / "run"
+    for fetcher in ("first", "second"):
+        (tmp_path / fetcher / "run").mkdir(parents=True)
+        (tmp_path / fetcher / "run" / "run.json").write_text("{}")
+    cache.mkdir(parents=True)
+    fetched_cache.keep(tmp_path / "first", target)
+    first = (target / "run.json").stat().st_ino
+    timer = threading.Timer(0.3, os.close, [locked(target.parent)])
+    timer.start()
+    fetched_cache.keep(tmp_path / "second", target)
+    timer.join()
+    assert (target / "run.json").stat().st_ino == first and fetched_cache.is_whole(target)
+
+
+def test_a_copy_that_stays_locked_is_not_removed(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetched_cache, "BUSY_BOUND_S", 0.1)
+    (tmp_path / "mine" / "run").mkdir(parents=True)
+    (cache / "key" / "run").mkdir(parents=True)
+    (cache / "key" / "run" / "a").write_text("read")
+    descriptor = locked(cache / "key")
+    try:
+        with pytest.raises(FacilityError, match="cannot be replaced"):
+            fetched_cache.keep(tmp_path / "mine", cache / "key" / "run")
+    finally:
+        os.close(descriptor)
+    assert (cache / "key" / "run" / "a").read_text() == "read"
+    fetched_cache.keep(tmp_path / "mine", cache / "key" / "run")
+    assert not list((cache / "key" / "run").iterdir())
+
+
+def test_who_removes_a_damaged_copy_leaves_the_one_that_another_process_has_put_in_its_place(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = cache / "key" / "run"
+    target.mkdir(parents=True)
+    for fetcher in ("first", "second"):
+        (tmp_path / fetcher / "run").mkdir(parents=True)
+        (tmp_path / fetcher / "run" / "run.json").write_text("{}")
+    is_whole, asked = fetched_cache.is_whole, list[Path]()
+
+    def raced(target: Path) -> bool:
+        asked.append(target)
+        found = is_whole(target)
+        if len(asked) == 1:
+            fetched_cache.keep(tmp_path / "first", target)
+            (target / "of the first").touch()
+        return found
+
+    monkeypatch.setattr(fetched_cache, "is_whole", raced)
+    fetched_cache.keep(tmp_path / "second", target)
+    assert (target / "of the first").exists()
+
+
+def test_a_new_copy_can_be_read_while_the_oldest_are_removed(
+    address: Address, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They may have gigabytes."""
+    put(address, "a", b"1")
+    drop, seen = fetched_cache._drop_oldest, list[str]()
+
+    def dropped() -> None:
+        (folder,) = cache.iterdir()
+        with another_process(folder / "run"):
+            seen.append(folder.name)
+        drop()
+
+    monkeypatch.setattr(fetched_cache, "_drop_oldest", dropped)
+    assert fetch(address, said).parent.name == seen[0]
+
+
+def test_a_copy_loses_its_name_before_all_of_it_is_removed(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(fetched_cache.KEPT + 1):
+        (cache / f"key{number}").mkdir(parents=True)
+        os.utime(cache / f"key{number}", (number, number))
+    removed = shutil.rmtree
+
+    def slow(path: Path, **how: Any) -> None:
+        assert not (cache / "key0").exists()
+        removed(path, **how)
+
+    monkeypatch.setattr(shutil, "rmtree", slow)
+    fetched_cache._drop_oldest()
+    assert len(list(cache.iterdir())) == fetched_cache.KEPT and not (cache / "key0").exists()
+
+
+def test_what_is_just_removed_is_not_taken(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetched_cache, "BUSY_BOUND_S", 0.1)
     folder = cache / "key"
     folder.mkdir(parents=True)
-    descriptor = os.open(folder, os.O_RDONLY)
+    descriptor = locked(folder)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
         assert not fetched_cache.hold(folder / "run") and not fetched_cache.is_whole(folder / "run")
     finally:
         os.close(descriptor)
