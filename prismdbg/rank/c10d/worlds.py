@@ -14,6 +14,8 @@ from torch.distributed import distributed_c10d as c10d
 
 from prismdbg.rank.program.not_compiled import not_compiled
 
+_ENDS_IT = ("destroy_process_group", "_abort_process_group")  # the world, where no group is given
+
 _suffix = ""
 _number = 1
 
@@ -24,13 +26,26 @@ def name_of(group: Any) -> str:
     return name + _suffix if _suffix else name
 
 
+def torch_name(name: str) -> str:
+    """Of a group of this world, by its name in the log."""
+    return name.removesuffix(_suffix) if _suffix else name
+
+
 def follow(begun: Callable[[str], None] = lambda _: None) -> None:
     """`begun`: is told what names end with from here on."""
-    original = dist.destroy_process_group
+    for name in _ENDS_IT:
+        original = getattr(c10d, name, None)
+        if original is not None:
+            followed = _followed(original, begun)
+            for module in (dist, c10d):
+                if getattr(module, name, None) is original:
+                    setattr(module, name, followed)
 
+
+def _followed(original: Callable[..., Any], begun: Callable[[str], None]) -> Callable[..., Any]:
     @not_compiled
     @functools.wraps(original)
-    def destroy_process_group(*args: Any, **named: Any) -> Any:
+    def followed(*args: Any, **named: Any) -> Any:
         was_there = dist.is_initialized()
         try:
             return original(*args, **named)
@@ -38,8 +53,7 @@ def follow(begun: Callable[[str], None] = lambda _: None) -> None:
             if was_there and not dist.is_initialized():
                 _begin(begun)
 
-    for module in (dist, c10d):
-        module.destroy_process_group = destroy_process_group
+    return followed
 
 
 def _begin(begun: Callable[[str], None]) -> None:

@@ -9,6 +9,7 @@ import torch.distributed as dist
 from prismdbg.capsule.log.events import RankLog
 from prismdbg.errors import PrismError, UsageError
 from prismdbg.model.collective import Collective, group_title
+from prismdbg.rank.c10d.worlds import torch_name
 from prismdbg.rank.debug.gate import Stop
 
 MAX_MEMBERS = 4096
@@ -43,7 +44,7 @@ def ranks_of(name: str, log: RankLog) -> list[int]:
     try:
         from torch.distributed.distributed_c10d import _resolve_process_group
 
-        return list(dist.get_process_group_ranks(_resolve_process_group(name)))
+        return list(dist.get_process_group_ranks(_resolve_process_group(torch_name(name))))
     except (RuntimeError, ValueError, KeyError, PrismError):
         return []
 
