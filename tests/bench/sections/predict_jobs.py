@@ -40,7 +40,7 @@ def _selene(data: Path) -> Measured:
         notes=[
             "Selene: operators are those of the A100 samples, links of a node are fitted to all-reduces of four GPUs "
             f"there ({link.latency_ns / 1000:.1f} µs, {link.rate / 1e9:.0f} GB/s), links between nodes are assumed. "
-            f"While a hidden collective is under way, {SMS - CHANNELS} of {SMS} processors compute: the overlap factor. "
+            f"While a hidden collective is under way, {SMS - CHANNELS} of {SMS} processors compute (overlap factor). "
             "Nothing is fitted to Selene, but the factor was introduced when the errors of these rows were known: they "
             "are no blind test of it. `prismdbg predict` has no such factor unless the cluster file has one.",
             "Selene, memory: published figures are calculated by the equations of arXiv 2205.05198. 18 bytes x 12 "
@@ -52,7 +52,8 @@ def _selene(data: Path) -> Measured:
                 + (f"; memory {step.memory_error:+.2f} %" if step.published_gib else "")
                 for step in steps
             ),
-            f"Selene, signed mean: time {mean(times):+.2f} %, without the overlap factor {mean(plain):+.2f} %, memory {mean(memory):+.2f} %",
+            f"Selene, signed mean: time {mean(times):+.2f} %, without the overlap factor {mean(plain):+.2f} %, "
+            f"memory {mean(memory):+.2f} %",
         ],
     )
 

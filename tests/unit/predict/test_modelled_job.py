@@ -159,7 +159,9 @@ def test_weights_gradients_and_optimizer_are_divided_as_asked() -> None:
     assert plain.parameters == pytest.approx(model.parameters / 8, rel=1e-6)
 
 
-@pytest.mark.parametrize(("zero", "bytes_each"), [(0, 4 + 4 + 2 + 4), (1, (4 + 4 + 2) / 4 + 4), (2, 14 / 4), (3, 14 / 4)])
+@pytest.mark.parametrize(
+    ("zero", "bytes_each"), [(0, 4 + 4 + 2 + 4), (1, (4 + 4 + 2) / 4 + 4), (2, 14 / 4), (3, 14 / 4)]
+)
 def test_a_rank_passes_over_the_gradients_that_it_keeps(zero: int, bytes_each: float) -> None:
     """Read for the norm, weights read and written, and gradients set to zero."""
     how = training("dp=4", 4, zero=zero)
