@@ -22,7 +22,7 @@ PREDICTED = (
 )
 NOT_KNOWN = (
     "a predicted time has no interval unless such iterations were measured (dense, unfused attention, hidden 6,144 to "
-    "25,600, tp=8, no dp): how far other predictions are off is unknown"
+    "25,600, tp=8, no dp, recomputation): how far other predictions are off is unknown"
 )
 NO_ENERGY = "energy: not available, no sensor of this machine counts it (`prismdbg telemetry RUN` says why)"
 _MOST_NAMES = 3

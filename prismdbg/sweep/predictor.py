@@ -10,7 +10,7 @@ from prismdbg.predict.fit.operator_times import OperatorTimes
 from prismdbg.predict.job.modelled_job import modelled_job
 from prismdbg.predict.model import model_file
 from prismdbg.predict.model.model import Attention, Model
-from prismdbg.predict.model.training import Training
+from prismdbg.predict.model.training import Recompute, Training
 from prismdbg.predict.samples.sample_folder import read_folder
 from prismdbg.simulate.cluster import cluster_file
 from prismdbg.simulate.engine.simulate import simulate
@@ -47,7 +47,7 @@ class Predictor:
 
     def error(self, described: Described) -> float | None:
         """A share, on each side. None outside of what was held against measured iterations: dense models with unfused
-        attention, as wide as these, with as many ranks of tp and one replica, from published operators."""
+        attention, as wide as these, with as many ranks of tp, one replica, recomputation, and published operators."""
         model, training = described.model, described.training
         is_known = (
             not self._times.is_of_program
@@ -56,6 +56,7 @@ class Predictor:
             and model.hidden in WIDTHS
             and training.tp == TENSOR_PARALLEL
             and training.replicas == 1
+            and training.recompute is not Recompute.NONE
         )
         return PREDICTION_ERROR if is_known else None
 

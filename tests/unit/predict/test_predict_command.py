@@ -179,11 +179,12 @@ MEASURED = "kind: gpt\nlayers: 8\nhidden: 6144\nheads: 64\nvocabulary: 1024\nseq
 ALIKE = ("--world", "16", "--try", "pp=1,2", "--try", "tp=8")
 
 
-def of_those_measured(folder: Path, text: str, *more: str) -> Result:
+def of_those_measured(folder: Path, text: str, *more: str, recompute: str = "full") -> Result:
     """A model on 16 ranks, in two stages, or with two replicas of one."""
     (folder / "model.yaml").write_text(text)
     given = ["--how", "predict", "--mesh", "pp,dp,tp", "--ops", folder / "ops", "--cluster", folder / "cluster.yaml"]
-    words = [*map(str, given), *ALIKE, *more, "--", str(folder / "model.yaml"), "--batch", "8"]
+    job = ["--", str(folder / "model.yaml"), "--batch", "8", "--recompute", recompute]
+    words = [*map(str, given), *ALIKE, *more, *job]
     return CliRunner().invoke(sweep_command, words, catch_exceptions=False, standalone_mode=False)
 
 
@@ -205,6 +206,11 @@ def test_a_prediction_of_a_kind_that_was_measured_has_the_error_of_those(folder:
 )
 def test_a_model_of_another_width_or_attention_has_no_interval(folder: Path, old: str, new: str) -> None:
     found = json.loads(of_those_measured(folder, MEASURED.replace(old, new), "--json").stdout)["results"]
+    assert [each["interval_ns"] for each in found if each["state"] == "done"] == [None, None]
+
+
+def test_an_iteration_without_recomputation_has_no_interval(folder: Path) -> None:
+    found = json.loads(of_those_measured(folder, MEASURED, "--json", recompute="none").stdout)["results"]
     assert [each["interval_ns"] for each in found if each["state"] == "done"] == [None, None]
 
 
