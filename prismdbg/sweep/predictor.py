@@ -9,15 +9,16 @@ from pathlib import Path
 from prismdbg.predict.fit.operator_times import OperatorTimes
 from prismdbg.predict.job.modelled_job import modelled_job
 from prismdbg.predict.model import model_file
-from prismdbg.predict.model.model import Model
-from prismdbg.predict.model.training import Training
+from prismdbg.predict.model.model import Attention, Model
+from prismdbg.predict.model.training import Recompute, Training
 from prismdbg.predict.samples.sample_folder import read_folder
 from prismdbg.simulate.cluster import cluster_file
 from prismdbg.simulate.engine.simulate import simulate
 from prismdbg.simulate.engine.timeline import Timeline
 from prismdbg.simulate.graph.mesh import Mesh
 
-PREDICTION_ERROR = 0.127  # the largest, of eight iterations that nothing was fitted to (docs/prediction.md, Selene)
+PREDICTION_ERROR = 0.0713  # the largest of eight iterations (docs/prediction.md, Selene), as `predict` says them
+WIDTHS, TENSOR_PARALLEL = range(6_144, 25_600 + 1), 8  # of these eight
 
 Read = Callable[[Sequence[str], Mesh], tuple[Path, Training]]
 
@@ -45,9 +46,18 @@ class Predictor:
         return Described(model_file.read(path), training)
 
     def error(self, described: Described) -> float | None:
-        """A share, on each side; None of predictions of a kind that was not held against measured iterations: from
-        a program's operators, of experts, and of weights that are gathered."""
-        is_known = not (self._times.is_of_program or described.model.experts or described.training.zero >= 3)
+        """A share, on each side. None outside of what was held against measured iterations: dense models with unfused
+        attention, as wide as these, with as many ranks of tp, one replica, recomputation, and published operators."""
+        model, training = described.model, described.training
+        is_known = (
+            not self._times.is_of_program
+            and not model.experts
+            and model.attention is Attention.UNFUSED
+            and model.hidden in WIDTHS
+            and training.tp == TENSOR_PARALLEL
+            and training.replicas == 1
+            and training.recompute is not Recompute.NONE
+        )
         return PREDICTION_ERROR if is_known else None
 
     def predict(self, described: Described) -> Timeline:

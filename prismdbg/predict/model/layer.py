@@ -112,10 +112,11 @@ class Layer:
 
     def _passes(self, sizes: Mapping[str, Floats], parameters: float, parts: int) -> Work:
         """Gradients are read for their norm and set to zero, those of 16 bits are copied to 32; weights are copied to
-        16 bits."""
+        16 bits. A rank sets to zero what it keeps: with ZeRO 2 and 3, only its part."""
         gradient, value = self.training.gradient_bytes, self.training.value_bytes
         widened = gradient + WIDE_BYTES if gradient < WIDE_BYTES else 0
-        moved = parameters / parts * (gradient + widened + WIDE_BYTES + value) + parameters * gradient
+        kept = parameters / parts if self.training.zero >= 2 else parameters
+        moved = parameters / parts * (gradient + widened + WIDE_BYTES + value) + kept * gradient
         return memory_bound("gradient_passes", sizes, items=one(moved), ways=1, item_bytes=1)
 
     def _attention(self) -> Half:

@@ -317,6 +317,16 @@ def test_errors_of_an_emulated_iteration_are_those_of_the_results() -> None:
             "Megatron on Selene: time, largest error",
             "largest error .* {}",
         ),
+        (
+            "Predicted iterations, against measured ones",
+            "Megatron on Selene: time without the overlap factor, mean error",
+            r"\| time, mean error \| [^|]* \| {}",
+        ),
+        (
+            "Predicted iterations, against measured ones",
+            "Megatron on Selene: time without the overlap factor, largest error",
+            r"\| time, largest error \| [^|]* \| {}",
+        ),
         ("Predicted iterations, against measured ones", "Megatron on Selene: memory, largest error", "memory .* {}"),
         (
             "Predicted iterations, against measured ones",

@@ -46,3 +46,8 @@ def test_without_hidden_collectives_nothing_changes() -> None:
     writer = EntryWriter()
     writer.compute(1_000, "", line="")
     assert with_overlap(LINKS, placed(writer, 1), 1) is LINKS
+
+
+def test_with_no_channels_a_computation_takes_what_it_takes_alone() -> None:
+    graph = job(1_000_000)
+    assert simulate(graph, with_overlap(LINKS, graph, 2, channels=0)).iteration_ns == 1_000_000

@@ -12,6 +12,7 @@ from prismdbg.errors import UsageError
 from prismdbg.predict.fit.operator_times import Doubts, OperatorTimes
 from prismdbg.predict.job.modelled_job import ModelledJob, modelled_job, recomputed_share
 from prismdbg.predict.model import model_file
+from prismdbg.predict.model.layer import Layer
 from prismdbg.predict.model.memory import layer_parameters, stage_memory
 from prismdbg.predict.model.model import Attention, Model
 from prismdbg.predict.model.training import Recompute, Training
@@ -156,6 +157,17 @@ def test_weights_gradients_and_optimizer_are_divided_as_asked() -> None:
     assert first.gradient_bytes == plain.gradient_bytes
     assert second.gradient_bytes == pytest.approx(plain.gradient_bytes / 4, rel=1e-6)
     assert plain.parameters == pytest.approx(model.parameters / 8, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("zero", "bytes_each"), [(0, 4 + 4 + 2 + 4), (1, (4 + 4 + 2) / 4 + 4), (2, 14 / 4), (3, 14 / 4)]
+)
+def test_a_rank_passes_over_the_gradients_that_it_keeps(zero: int, bytes_each: float) -> None:
+    """Read for the norm, weights read and written, and gradients set to zero."""
+    how = training("dp=4", 4, zero=zero)
+    *_, passes = Layer(model=model_file.parse(GPT), training=how).step(0, 1e9, 4 if zero else 1)
+    assert passes.work.family == "gradient_passes"
+    assert passes.work.moved_bytes[0] == pytest.approx(bytes_each * 1e9)
 
 
 LLAMA = GPT.replace("gpt", "llama").replace("layers: 48", "layers: 8")
