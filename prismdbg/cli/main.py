@@ -99,7 +99,6 @@ def cli() -> None:
 
 
 _JUDGES = (
-    "debug",
     "diff",
     "doctor",
     "emulate",

@@ -451,7 +451,7 @@ def test_a_verdict_is_the_same_for_a_reader_that_has_enough(
     assert subprocess.run(shell, env=child_environment, timeout=60).returncode == ExitCode.BAD_CAPSULE
 
 
-@pytest.mark.parametrize("name", ["debug", "diff", "doctor", "emulate", "replay", "setup", "sweep", "verify"])
+@pytest.mark.parametrize("name", ["diff", "doctor", "emulate", "replay", "setup", "sweep", "verify"])
 def test_a_reader_that_ends_before_the_verdict_has_not_heard_that_all_is_well(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

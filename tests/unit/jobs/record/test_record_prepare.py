@@ -55,20 +55,18 @@ def started(output: Path, *command: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("report", "is_same"),
-    [
-        ({}, True),
-        ({"exit_code": 1, "ended_wall_ns": time.time_ns()}, True),
-        ({"exit_code": 0, "ended_wall_ns": time.time_ns() - int((RECENT_S + 60) * 1e9)}, False),
-    ],
+    ("exit_code", "ended_s", "is_same"),
+    [(None, 0.0, True), (1, 0.0, True), (0, RECENT_S + 60, False)],
     ids=["goes on", "has just ended", "ended"],
 )
 def test_the_second_node_of_an_unknown_launcher_is_told_of_the_job_id(
-    report: dict[str, int], is_same: bool, tmp_path: Path
+    exit_code: int | None, ended_s: float, is_same: bool, tmp_path: Path
 ) -> None:
+    """ended_s: how long ago."""
     run = tmp_path / "run"
+    ended = {"exit_code": exit_code, "ended_wall_ns": time.time_ns() - int(ended_s * 1e9)}
     assert started(run, "bash", "launch.sh", "--rank", "0", "10.0.0.1", "--password", "one") == ""
-    write_json(RunFolder(run).supervisor_json, {**report})
+    write_json(RunFolder(run).supervisor_json, {} if exit_code is None else ended)
     again = started(run, "bash", "launch.sh", "--rank", "1", "10.0.0.2", "--password", "two")
     assert "choose a new folder" in again and ("the same --job-id ID" in again) is is_same
     assert "--job-id" not in started(run, "bash", "other.sh", "--rank", "1", "10.0.0.2", "--password", "two")
