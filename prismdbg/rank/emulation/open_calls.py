@@ -339,13 +339,7 @@ class OpenCall:
             self._stream.keep(keep)
             return
         if self._is_carried:
-            with self._lock:
-                is_over = self._over.is_set()
-                if not is_over:
-                    self._kept.append(keep)
-            if is_over:
-                keep()
-            elif not is_seen:
+            if self._is_kept(keep) and not is_seen:
                 self._clock.loses_sight()
             return
         if self._due is None or self._clock.timer is None or self._clock.is_there(self._due):
@@ -353,14 +347,17 @@ class OpenCall:
             return
         if not is_seen:
             self._clock.loses_sight()
-        with self._lock:
-            is_over = self._over.is_set()
-            if not is_over:
-                self._kept.append(keep)
-        if is_over:
-            keep()
-        else:
+        if self._is_kept(keep):
             self._clock.timer.at(self._due.ends_ns, self._is_over)
+
+    def _is_kept(self, keep: Callable[[], None]) -> bool:
+        """Until it is over. Where it is over already, `keep` is called now."""
+        with self._lock:
+            if not self._over.is_set():
+                self._kept.append(keep)
+                return True
+        keep()
+        return False
 
     def _tell(self, began_ns: int) -> None:
         with self._lock:
