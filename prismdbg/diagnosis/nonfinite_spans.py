@@ -55,7 +55,7 @@ def find_spans(evidence: Evidence, calls: Mapping[int, Bools], rows: Mapping[int
         return []
     most = np.zeros(len(bad), dtype=np.int64)
     for log in columns.values():
-        after, steps = _between(bad, *_clean_steps(log))
+        after, steps = steps_between(bad, *_clean_steps(log))
         most[after] = np.maximum(most[after], steps)
     ends = np.flatnonzero(most > CLEAN_STEPS)
     begins = [int(bad[0]), *(int(bad[end + 1]) for end in ends if end + 1 < len(bad))]
@@ -97,7 +97,7 @@ def _clean_steps(log: LogColumns) -> tuple[Ints, Ints]:
     return when[order] + log.wall_offset_ns, count[order]
 
 
-def _between(bad: Ints, when: Ints, steps: Ints) -> tuple[Ints, Ints]:
+def steps_between(bad: Ints, when: Ints, steps: Ints) -> tuple[Ints, Ints]:
     """After which of the times `bad`, and before the next, there were steps, and how many. None of those at such a time
     itself count. Takes time by steps, and not by the times, which are those of all ranks."""
     at = np.searchsorted(bad, when, "right") - 1

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,6 +17,7 @@ from prismdbg.capsule.log import format as fmt
 from prismdbg.diagnosis.evidence import Evidence
 from prismdbg.diagnosis.failures import Raised
 from prismdbg.diagnosis.nonfinite import FirstNonfinite
+from prismdbg.diagnosis.nonfinite_spans import steps_between
 from prismdbg.diagnosis.verdict import Certainty
 from prismdbg.diagnosis.why import diagnose
 from prismdbg.log import nonfinite_runs, summary
@@ -200,3 +202,17 @@ def test_why_says_the_same_of_whole_and_of_summarized_logs(parts: Parts, each: i
         whole = nonfinite(read(Path(one)))
         assert nonfinite(read(Path(two), 0))[:1] == whole[:1]
         assert nonfinite(read(Path(two), newest_rows=1))[:1] == whole[:1]
+
+
+def test_steps_count_for_the_time_before_them_and_none_at_such_a_time() -> None:
+    draw = np.random.default_rng(3)
+    for _ in range(50):
+        bad = np.unique(draw.integers(0, 40, draw.integers(1, 12)))
+        when = np.sort(draw.integers(0, 40, draw.integers(0, 60)))
+        steps = draw.integers(1, 5, len(when))
+        after, counted = steps_between(bad, when, steps)
+        ends = [*bad[1:].tolist(), 40]
+        naive = [int(steps[(when > begin) & (when < end)].sum()) for begin, end in zip(bad.tolist(), ends, strict=True)]
+        assert dict(zip(after.tolist(), counted.tolist(), strict=True)) == {
+            at: count for at, count in enumerate(naive) if count
+        }
