@@ -7,13 +7,17 @@ import platform
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.metadata import version
+from itertools import pairwise
 from pathlib import Path
 
 from prismdbg.checkpoint import bundle
 from prismdbg.errors import PrismError
 from prismdbg.jobs.injection import PACKAGE
+
+_FOLDERS = {"--data": "DATA", "--kept-sweeps": "KEPT", "--output": "OUTPUT"}
 
 
 def describe() -> str:
@@ -42,12 +46,18 @@ class Circumstances:
         stolen, total = _ticks()
         share = (stolen - self.stolen) / max(total - self.total, 1)
         day = time.strftime("%Y-%m-%d %H:%M", time.localtime(self.began))
-        command = " ".join(["python -m tests.bench", *sys.argv[1:]])
+        command = " ".join(["python -m tests.bench", *_named(sys.argv[1:])])
         return [
             f"{day}, {time.time() - self.began:.0f} s, `{command}`; load before: {self.load:.1f}; "
             f"taken by the hypervisor: {share:.1%}",
             describe(),
         ]
+
+
+def _named(arguments: list[str]) -> Iterator[str]:
+    """With names for folders of this machine, which say nothing elsewhere."""
+    for before, argument in pairwise(["", *arguments]):
+        yield _FOLDERS.get(before, argument)
 
 
 def _ticks() -> tuple[int, int]:
