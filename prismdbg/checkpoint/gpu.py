@@ -19,9 +19,9 @@ from prismdbg.checkpoint.gpu_facts import (
     tree_of,
 )
 from prismdbg.checkpoint.gpu_holder import Holder
-from prismdbg.checkpoint.memory_room import room_bytes
 from prismdbg.errors import FacilityError
 from prismdbg.model.sizes import size
+from prismdbg.settings.memory_room import room_bytes
 
 _HEADROOM = 1.1
 

@@ -15,7 +15,6 @@ import numpy as np
 
 from prismdbg.capsule.log.events import RankLog
 from prismdbg.capsule.log.notes import DRIFT
-from prismdbg.checkpoint.memory_room import room_bytes
 from prismdbg.emulate.emulate import Emulated, emulate
 from prismdbg.emulate.paced_parts import emulated_parts, runs_on_stream
 from prismdbg.emulate.rank_group import Paced, RankGroup
@@ -34,6 +33,7 @@ from prismdbg.log.rank_log import read_log
 from prismdbg.model.plurals import counted
 from prismdbg.model.schedule import Schedule
 from prismdbg.settings.emulation import ClockKind
+from prismdbg.settings.memory_room import room_bytes
 from prismdbg.settings.rank_config import RANK_MEMORY
 from prismdbg.simulate.cluster.cluster import ClusterModel
 from prismdbg.simulate.engine.arrivals import Arrivals

@@ -1,4 +1,4 @@
-"""What is read of a GPU's driver, and how much memory a rank may still take."""
+"""What is read of a GPU's driver."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from prismdbg.checkpoint import gpu_facts, gpu_part, memory_room
+from prismdbg.checkpoint import gpu_facts, gpu_part
 from prismdbg.checkpoint.engine import GpuPart
 from prismdbg.errors import CapsuleError, FacilityError
 
@@ -94,20 +94,3 @@ def test_a_link_or_a_pipe_in_its_place_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / gpu_part.PART)
     with pytest.raises(CapsuleError):
         gpu_part.read_part(tmp_path, [7])
-
-
-@pytest.mark.parametrize("version", [1, 2])
-def test_the_tightest_control_group_counts(tmp_path: Path, version: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    line = "0::/job/rank\n" if version == 2 else "5:cpu,memory:/job/rank\n"
-    names = ("memory.max", "memory.current") if version == 2 else ("memory.limit_in_bytes", "memory.usage_in_bytes")
-    cache = "inactive_file" if version == 2 else "total_inactive_file"
-    top = tmp_path / "cgroup" if version == 2 else tmp_path / "cgroup" / "memory"
-    monkeypatch.setattr(memory_room, "lines_of", lambda pid: line.splitlines())
-    for group, limit in (("job", "max" if version == 2 else str(1 << 62)), ("job/rank", "1000")):
-        (top / group).mkdir(parents=True)
-        (top / group / names[0]).write_text(limit)
-        (top / group / names[1]).write_text("700")
-        (top / group / "memory.stat").write_text(f"anon 1\n{cache} 50\n")
-    assert memory_room.room_bytes(1, tmp_path / "cgroup") == 350
-    (top / "job" / names[0]).write_text("800")
-    assert memory_room.room_bytes(1, tmp_path / "cgroup") == 150

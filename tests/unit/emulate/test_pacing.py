@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from prismdbg.capsule.log.events import Note, RankLog
-from prismdbg.checkpoint import memory_room
 from prismdbg.emulate import pacing
 from prismdbg.emulate.pacing import (
     ROUND_STEPS,
@@ -23,6 +22,7 @@ from prismdbg.emulate.pacing import (
     steps_a_round,
 )
 from prismdbg.emulate.request import EmulateRequest
+from prismdbg.settings import memory_room
 from prismdbg.settings.emulation import ClockKind
 from prismdbg.simulate.cluster.cluster import example
 from prismdbg.simulate.graph.mesh import Mesh
