@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup system compiled check format fix lint types layers test broad soak pairs faults kills fuzz gpu compat frameworks test-frameworks slurm dist vscode demo pictures bench golden docs man clean
+.PHONY: help setup system compiled check format fix lint types layers test broad test-all soak pairs faults kills fuzz gpu compat frameworks test-frameworks slurm dist vscode demo pictures bench golden docs man clean
 
 PYTHON ?= python3
 # Where pip finds a CPU build of torch, if its own configuration does not lead there.
@@ -24,7 +24,7 @@ PROGRAMS += node=nodejs npm=npm zsh=zsh fish=fish groff=groff
 endif
 
 help: ## List all targets.
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
 
 setup: system $(INSTALLED) ## Create .venv, install what is missing, build the native recorder and CRIU. Takes seconds the second time.
 	@$(BIN)/prismdbg setup
@@ -89,6 +89,10 @@ test: compiled ## Run all tests except the broad ones, files in parallel. A skip
 
 broad: compiled ## Run the tests of `make test` on all other runtimes, recorders and programs (tests/broad.py).
 	@$(TESTS) -m broad $(ARGS)
+
+# Each in turn, also after one has failed: the last lines say which did.
+test-all: ## Run `make test`, `make broad` and `make slurm`: the full matrices, in a few hours.
+	@$(MAKE) --keep-going --no-print-directory test broad slurm
 
 soak: setup ## Record, capture and replay the main job N times (default 40); stop at the first failure.
 	$(BIN)/python tests/soak.py $(or $(N),40)
