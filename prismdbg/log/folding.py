@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from prismdbg.capsule.log import format as fmt
 from prismdbg.capsule.log.reader import event_segments
 from prismdbg.log import segment as seg
 from prismdbg.log.summary import preface, put
+
+_NONE = 1 << 64  # no record has this number
 
 
 def fold(folder: Path, budget_bytes: int, needed_from: int | None = None) -> int:
@@ -31,6 +35,17 @@ def fold(folder: Path, budget_bytes: int, needed_from: int | None = None) -> int
     for path in dropped:
         path.unlink()
     return len(dropped)
+
+
+def reaches(folder: Path, record_id: int, older: Collection[int] = ()) -> bool:
+    """Whether a log has all collectives from this one on, and these `older` ones. One that was not complete when its
+    segment went stays in the preface as long."""
+    segments = event_segments(folder)
+    if [number for number, _ in segments[:2]] in ([], [0], [0, 1]):
+        return True
+    first = _first_whole([path for number, path in segments if number])
+    lost = {number for number in older if number < first}
+    return first <= record_id and (not lost or lost <= set(_ids(segments[0][1]).tolist()))
 
 
 def span_kept_s(folder: Path, budget_bytes: int) -> float | None:
@@ -62,6 +77,15 @@ def bytes_since(folder: Path, record_id: int) -> int:
     return sum(path.stat().st_size for _, path in split_before(folder, record_id)[1])
 
 
+def _first_whole(segments: Sequence[Path]) -> int:
+    """The first record id that one of these issues. One that goes meanwhile counts no more."""
+    for path in segments:
+        with suppress(FileNotFoundError):
+            if (first := _first_id(path)) >= 0:
+                return first
+    return _NONE
+
+
 def _first_id(path: Path) -> int:
     """The first record id that a segment issues, without a look at the others; -1 where it issues none."""
     words = seg.read_words(path)
@@ -75,6 +99,9 @@ def _first_id(path: Path) -> int:
 
 def _highest_id(path: Path) -> int:
     """Of the collectives that a segment issues; -1 where it issues none."""
+    return int(_ids(path).max(initial=-1))
+
+
+def _ids(path: Path) -> seg.Ints:
     words = seg.read_words(path)
-    ids = seg.field(words, seg.find_records(words, path).issues, fmt.ISSUE, 0)
-    return int(ids.max(initial=-1))
+    return seg.field(words, seg.find_records(words, path).issues, fmt.ISSUE, 0)

@@ -21,6 +21,7 @@ import torch
 
 from prismdbg.capsule import state_snapshot as files
 from prismdbg.capsule.log.format import StepSource
+from prismdbg.capsule.log.notes import NO_STATE
 from prismdbg.capsule.state_snapshot import StateSnapshot
 from prismdbg.errors import PrismError, UsageError
 from prismdbg.model.moment import Moment
@@ -290,7 +291,7 @@ class StateSnapshots:
             self._recording.window(config.window_steps != 0, max(config.window_steps, 0), config.window_bytes)
             if not config.checkpoint_every:  # else the supervisor says from where on
                 self._recording.recorder.keep_from(NO_STEP)
-        self._recording.note("no_state", text=why)
+        self._recording.note(NO_STATE, text=why)
         self._say(f"no further state snapshots of rank {self._recording.rank}: {why}", always=True)
 
     def _say(self, text: str, *, always: bool = False) -> None:
