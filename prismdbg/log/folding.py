@@ -11,6 +11,8 @@ from prismdbg.capsule.log.reader import event_segments
 from prismdbg.log import segment as seg
 from prismdbg.log.summary import preface, put
 
+ESTIMATED_FROM = 500  # collectives, or
+ESTIMATED_AFTER_NS = 60 * 10**9  # of them
 _NONE = 1 << 64  # no record has this number
 
 
@@ -59,6 +61,22 @@ def span_kept_s(folder: Path, budget_bytes: int) -> float | None:
     begun = seg.field(words, seg.find_records(words, filled).issues, fmt.ISSUE, 1)
     took_ns = int(begun.max() - begun.min()) if len(begun) else 0
     return took_ns / 1e9 * budget_bytes / filled.stat().st_size if took_ns else None
+
+
+def span_estimated_s(folder: Path, budget_bytes: int) -> float | None:
+    """As `span_kept_s`, of a log whose first segment is not full: at the pace of its first collectives. None before
+    there are enough of them, by number or by time."""
+    segments = event_segments(folder)
+    if len(segments) != 1:
+        return None
+    words = seg.read_words(segments[0][1])
+    issues = seg.find_records(words, segments[0][1]).issues
+    if len(issues) < 2:
+        return None
+    begun = seg.field(words, issues, fmt.ISSUE, 1)
+    took_ns, took_bytes = int(begun.max() - begun.min()), int(issues[-1] - issues[0]) * seg.SLOT_BYTES
+    is_enough = len(issues) >= ESTIMATED_FROM or took_ns >= ESTIMATED_AFTER_NS
+    return took_ns / 1e9 * budget_bytes / took_bytes if is_enough and took_ns else None
 
 
 def split_before(folder: Path, record_id: int) -> tuple[list[tuple[int, Path]], list[tuple[int, Path]]]:

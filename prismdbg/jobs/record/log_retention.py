@@ -10,11 +10,13 @@ from prismdbg.jobs.capture.states import KeptState, list_states
 from prismdbg.jobs.record.checkpoints import Checkpoint, list_checkpoints
 from prismdbg.jobs.record.ledger import Ledger
 from prismdbg.jobs.storage.run_folder import RunFolder
-from prismdbg.log.folding import fold, span_kept_s
+from prismdbg.log.folding import fold, span_estimated_s, span_kept_s
 from prismdbg.model.durations import duration
 from prismdbg.model.sizes import size
 
 PINNED = 2  # so many times `--log-bytes` at most: a checkpoint or snapshot that is never replaced keeps no log for ever
+
+FAR_OFF = 2  # an estimate is corrected beyond this factor
 
 
 class LogRetention:
@@ -26,6 +28,7 @@ class LogRetention:
         self._ledger = ledger
         self._say = say
         self._told_span = False
+        self._estimated_s: float | None = None
         self._without_states: set[str] = set()
         self.held_by_captures: set[str] = set()  # folders of logs that were not shortened as far as they may be
 
@@ -74,11 +77,25 @@ class LogRetention:
             about=f"{folder.name} lost {is_state}",
         )
 
-    def _say_span(self, folder: Path) -> None:
-        """Once, when it can be known: how much of this job its logs will hold."""
-        if not self._told_span and (span_s := span_kept_s(folder, self._log_bytes)) is not None:
-            self._told_span = True
+    def estimate_span(self, folders: Iterable[Path]) -> None:
+        """Says once, before a rank has filled a segment, how much of this job its log will hold."""
+        if not self._log_bytes or self._told_span or self._estimated_s is not None:
+            return
+        found = (span_estimated_s(folder, self._log_bytes) for folder in folders)
+        self._estimated_s = next((span_s for span_s in found if span_s is not None), None)
+        if self._estimated_s is not None:
             self._say(
-                f"at its present pace, the log of a rank contains the last {duration(span_s)} "
-                f"of the job (--log-bytes {size(self._log_bytes)})"
+                f"estimate: at the pace of its first collectives, {self._span(self._estimated_s, 'will contain')}"
             )
+
+    def _say_span(self, folder: Path) -> None:
+        """Once, when it can be known, and only where the estimate was far off."""
+        if self._told_span or (span_s := span_kept_s(folder, self._log_bytes)) is None:
+            return
+        self._told_span = True
+        if self._estimated_s is None or not 1 / FAR_OFF <= span_s / self._estimated_s <= FAR_OFF:
+            self._say(f"at its present pace, {self._span(span_s, 'contains')}")
+
+    def _span(self, span_s: float, contains: str) -> str:
+        held = f"the last {duration(span_s)} of the job (--log-bytes {size(self._log_bytes)})"
+        return f"the log of a rank {contains} {held}"

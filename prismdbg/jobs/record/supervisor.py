@@ -259,6 +259,8 @@ class Supervisor:
         if ended or now_ns - self._saw_peaks_ns >= PEAKS_NS:
             self._saw_peaks_ns = now_ns
             self._guarded(self._look_at_peaks)
+            if not ended:
+                self._guarded(lambda: self._retention.estimate_span(self._folders))
         self._guarded(self._keep_logs_short)
         self._guarded(self._on_incident.look)
         self._find_processes()
