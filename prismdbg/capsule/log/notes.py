@@ -21,6 +21,7 @@ PARTS = "parts"  # of an uneven all-to-all: bytes to and from each member
 DECISIONS = "decisions"  # of an emulated rank: lines that decide by what may rest on synthesized data
 SKIPPED = "skipped"  # another optimizer than the first, by a gradient scaler, of whose step's mark it is not told
 TAKEN = "taken"  # a step of such an optimizer, the first since
+NO_STATE = "no_state"  # the rank takes no further state snapshots
 SHAPING = "shaping"  # counts that an emulated rank was given and no peer computed from the job's own values
 PROGRAM = "program"  # that the rank started: two notes of each, of its start and of its end
 DRIFT = "drift"  # of a paced rank: how long its peers compute in a step, in millionths of what was scheduled

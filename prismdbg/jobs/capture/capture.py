@@ -42,7 +42,7 @@ from prismdbg.jobs.capture.requests import (
     is_elsewhere,
     needs_no_supervisor,
 )
-from prismdbg.jobs.capture.states import list_states, remove_unfinished
+from prismdbg.jobs.capture.states import remove_unfinished, usable_states
 from prismdbg.jobs.storage.ranks_alive import is_alive, is_in_a_container_here, still_runs, stopped_pid
 from prismdbg.jobs.storage.run_folder import RunFolder, read_json, remove_temporaries, write_json
 from prismdbg.log.columns import LAST_BYTES
@@ -190,7 +190,7 @@ def _after_its_end(run: RunFolder, folder: Path) -> str:
         return ""
     if kept_from_the_start(folder):
         return "add --origin start: all that it received since its start was kept"
-    return "add --origin state: a state snapshot of it was kept" if list_states(run, folder) else ""
+    return "add --origin state: a state snapshot of it was kept" if usable_states(run, folder) else ""
 
 
 def _capture_image(request: CaptureRequest, folder: Path, images: Path, incident: Incident, say: Say) -> Capsule:

@@ -9,7 +9,7 @@ from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.manifest import Incident, Origin
 from prismdbg.errors import CapsuleError, WaitTimeout
 from prismdbg.jobs.capture.assemble import Ingredients, assemble
-from prismdbg.jobs.capture.states import KeptState, last_complete, list_states, pinned
+from prismdbg.jobs.capture.states import KeptState, last_complete, pinned, usable_states, why_lost
 from prismdbg.jobs.storage.ranks_alive import RankProcess
 from prismdbg.jobs.storage.run_folder import RunFolder
 from prismdbg.model.moment import Moment
@@ -53,22 +53,28 @@ def _await(
 ) -> tuple[KeptState, Moment]:
     while True:
         alive = RankProcess(folder).is_alive()
-        states, last = list_states(run, folder), last_complete(folder)
+        states, last = usable_states(run, folder), last_complete(folder)
         followed = [state for state in states if state.moment.step + whole_steps < last.step]
         if followed:
             return followed[-1], last
         if states and not alive:
             return states[-1], last
         if not alive:
-            raise CapsuleError(
-                f"rank {folder.name} has no state snapshot",
-                hint="record with --state-every STEPS; the program calls prismdbg.restore_point before its loop, or "
-                "uses a framework that prismdbg knows",
-            )
+            raise _no_state(folder.name, why_lost(run, folder))
         if time.monotonic() > deadline:
             raise WaitTimeout(
                 f"waited {timeout_s:g} s for a state snapshot of rank {folder.name} and "
-                f"{counted(whole_steps, 'step')} after it",
+                f"{counted(whole_steps, 'step')} after it{why_lost(run, folder)}",
                 hint="give a longer --timeout, or a smaller --window",
             )
         time.sleep(POLL_S)
+
+
+def _no_state(name: str, why: str) -> CapsuleError:
+    hint = (
+        "record with a larger --log-bytes, or take snapshots more often"
+        if why
+        else "record with --state-every STEPS; the program calls prismdbg.restore_point before its loop, or uses a "
+        "framework that prismdbg knows"
+    )
+    return CapsuleError(f"rank {name} has no state snapshot{why}", hint=hint)

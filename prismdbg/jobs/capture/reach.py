@@ -11,7 +11,7 @@ from prismdbg.jobs.capture.assemble import kept_from_the_start
 from prismdbg.jobs.capture.capture import socket_of
 from prismdbg.jobs.capture.communicators import no_checkpoint
 from prismdbg.jobs.capture.requests import has_local_logs, is_elsewhere, refuse_lost, state_of
-from prismdbg.jobs.capture.states import list_states
+from prismdbg.jobs.capture.states import usable_states, why_lost
 from prismdbg.jobs.storage.job_nodes import node_of
 from prismdbg.jobs.storage.run_folder import RunFolder, rank_of, read_json
 from prismdbg.model.meanwhile import one_by_one
@@ -49,7 +49,7 @@ def _reach(run: RunFolder, folder: Path) -> Reach:
         folder=folder.name,
         node=node_of(folder),
         start="" if kept_from_the_start(folder) else _no_start(run),
-        state="" if list_states(run, folder) else _no_state(run),
+        state="" if usable_states(run, folder) else _no_state(run, folder),
         checkpoint=why_not or no_checkpoint(folder),
         checked_there=elsewhere,
     )
@@ -72,7 +72,9 @@ def _no_start(run: RunFolder) -> str:
     return "not all payloads since the start are kept" + ("" if run.keeps_all else " (--window all)")
 
 
-def _no_state(run: RunFolder) -> str:
+def _no_state(run: RunFolder, folder: Path) -> str:
+    if lost := why_lost(run, folder):
+        return f"none can be used{lost}"
     if not read_json(run.config).get("state_every"):
         return "recorded without --state-every"
     return "no snapshot yet: the program registered no state, or has not reached the first step of --state-every"

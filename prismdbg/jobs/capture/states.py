@@ -21,6 +21,7 @@ from prismdbg.jobs.capture.payload_parts import add_payloads
 from prismdbg.jobs.storage.ranks_alive import RankProcess
 from prismdbg.jobs.storage.run_folder import RunFolder
 from prismdbg.log.columns import LAST_BYTES, NOT_ENDED, LogColumns, read_whole
+from prismdbg.log.folding import reaches
 from prismdbg.log.rank_log import read_log
 from prismdbg.model.moment import Moment
 from prismdbg.settings.state_folders import STATES, states_of, unfinished_in
@@ -33,6 +34,16 @@ class KeptState:
     path: Path
     moment: Moment
     past_records: int
+
+    @property
+    def needed_from(self) -> int:
+        """The collective from which on the log must be there: what the rank read after the last one before the snapshot
+        is needed, too."""
+        return max(self.past_records - 1, 0)
+
+    def is_in(self, log: Path) -> bool:
+        """Whether the log still reaches back to it."""
+        return reaches(log, self.needed_from)
 
     def leads_to(self, step: int) -> bool:
         """Whether a replay from here goes through a whole step before `step`."""
@@ -52,6 +63,17 @@ def list_states(run: RunFolder, folder: Path) -> list[KeptState]:
             continue
         found.append(KeptState(path=home / str(step), moment=snapshot.moment, past_records=snapshot.past_records))
     return found
+
+
+def usable_states(run: RunFolder, folder: Path) -> list[KeptState]:
+    """Those of `list_states` at which a capsule can start."""
+    return [state for state in list_states(run, folder) if state.is_in(folder)]
+
+
+def why_lost(run: RunFolder, folder: Path) -> str:
+    """Where snapshots are kept and none is usable: why, to be added to what follows from it."""
+    lost = list_states(run, folder) and not usable_states(run, folder)
+    return ": the log no longer reaches back to those that were kept (--log-bytes)" if lost else ""
 
 
 def remove_unfinished(run: RunFolder) -> None:

@@ -23,6 +23,7 @@ from prismdbg.jobs.storage.run_folder import RunFolder
 from prismdbg.model.plurals import counted
 from prismdbg.model.sizes import size
 from prismdbg.model.sketch import SIZE_BYTES as SKETCH_BYTES
+from prismdbg.settings.state_folders import KEPT
 from prismdbg.telemetry.file_format import MOST_BYTES
 
 _BYTES_PER_COLLECTIVE = 250
@@ -125,7 +126,10 @@ def _checkpoints(request: RecordRequest) -> str:
 
 
 def _states(request: RecordRequest) -> str:
-    return f"every {counted(request.state_every, 'step')}" if request.state_every else "none"
+    if not (every := request.state_every):
+        return "none"
+    each = f"every {counted(every, 'step')}"
+    return f"{each}; the newest {KEPT} of each rank are kept, and what it received before its restore point"
 
 
 def _memory(request: RecordRequest) -> str:
@@ -166,6 +170,7 @@ def _disk(request: RecordRequest, ranks: int, free_bytes: int) -> str:
     kinds = {
         "checkpoints": request.policy.checkpoint_every,
         "state snapshots": request.state_every,
+        f"up to {size(request.window_bytes)} per rank from before its restore point": request.state_every,
         "memory traces": request.memory,
         f"{size(MOST_BYTES)} of telemetry per node": request.policy.telemetry_ns,
     }

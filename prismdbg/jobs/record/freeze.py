@@ -12,8 +12,8 @@ from typing import TypeVar
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.manifest import Incident, Origin
 from prismdbg.jobs.capture.assemble import Ingredients, assemble, kept_from_the_start
-from prismdbg.jobs.capture.states import KeptState, last_complete, list_states, pinned
-from prismdbg.jobs.record.checkpoints import Checkpoint, list_checkpoints
+from prismdbg.jobs.capture.states import KeptState, last_complete, pinned, usable_states
+from prismdbg.jobs.record.checkpoints import Checkpoint, usable_checkpoints
 from prismdbg.jobs.record.incidents import Wanted
 from prismdbg.jobs.record.nothing_before import nothing_before
 from prismdbg.jobs.storage.run_folder import RunFolder
@@ -24,14 +24,14 @@ Kept = TypeVar("Kept", Checkpoint, KeptState)
 
 
 def freeze(run: RunFolder, wanted: Wanted) -> Capsule:
-    """From the newest checkpoint or state snapshot that leads through a whole step; where none does, from the start, if
-    that was kept, and else from the newest before the incident. `CapsuleError` says why nothing that was kept can
-    replay the incident, and what would have; `NotReplayable` where the run was to keep something for it."""
+    """From the newest usable checkpoint or state snapshot that leads through a whole step; where none does, from the
+    start, if that was kept, and else from the newest before the incident. `CapsuleError` says why nothing that was kept
+    can replay the incident, and what would have; `NotReplayable` where the run was to keep something for it."""
     folder = run.ranks / wanted.folder
-    checkpoint, leads = _newest_before(list_checkpoints(run, folder), wanted, folder)
+    checkpoint, leads = _newest_before(usable_checkpoints(run, folder), wanted, folder)
     state = None
     if checkpoint is None:
-        state, leads = _newest_before(list_states(run, folder), wanted, folder)
+        state, leads = _newest_before(usable_states(run, folder), wanted, folder)
     parts = Ingredients(
         run=run,
         folder=folder,
@@ -68,7 +68,7 @@ def _made(parts: Ingredients) -> Capsule:
 
 def has_past(run: RunFolder, folder: Path) -> bool:
     """Whether there is something to freeze: a checkpoint, a state snapshot, or payloads since the start."""
-    return bool(list_checkpoints(run, folder) or list_states(run, folder)) or kept_from_the_start(folder)
+    return bool(usable_checkpoints(run, folder) or usable_states(run, folder)) or kept_from_the_start(folder)
 
 
 def wanted_now(folder: Path, incident: Incident) -> Wanted:

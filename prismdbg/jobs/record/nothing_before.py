@@ -49,6 +49,16 @@ def _why(run: RunFolder, folder: Path, incident: Moment | None) -> tuple[str, st
     """The reason, and what to do."""
     config = read_json(run.config)
     states, checkpoints = list_states(run, folder), list_checkpoints(run, folder)
+    lost_moments = [checkpoint.moment for checkpoint in checkpoints if not checkpoint.is_in(folder)]
+    lost_steps = [state.moment.step for state in states if not state.is_in(folder)]
+    if lost := [
+        *_named("checkpoint at", "checkpoints at", lost_moments),
+        *_named("snapshot of step", "snapshots of steps", lost_steps),
+    ]:
+        return (
+            f"the log no longer reaches back to {' and '.join(lost)}",
+            "record with a larger --log-bytes, or take them more often",
+        )
     if incident is not None and states:
         steps = [state.moment.step for state in states]
         return (
@@ -100,6 +110,11 @@ def less_often(every: int, incident: int, newest: int) -> int:
 
 def _are(one: str, several: str, values: Sequence[object]) -> str:
     """`the snapshot of step 4 is`, `the snapshots of steps 4 and 8 are`."""
-    if len(values) == 1:
-        return f"the {one} {values[0]} is"
-    return f"the {several} {', '.join(map(str, values[:-1]))} and {values[-1]} are"
+    return f"{_named(one, several, values)[0]} {'is' if len(values) == 1 else 'are'}"
+
+
+def _named(one: str, several: str, values: Sequence[object]) -> list[str]:
+    """`the snapshot of step 4`, `the snapshots of steps 4 and 8`; nothing where there is none."""
+    if len(values) < 2:
+        return [f"the {one} {value}" for value in values]
+    return [f"the {several} {', '.join(map(str, values[:-1]))} and {values[-1]}"]

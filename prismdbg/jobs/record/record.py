@@ -16,6 +16,7 @@ from prismdbg.errors import PrismError, UsageError
 from prismdbg.jobs.capture.agent_sockets import make_socket_dir
 from prismdbg.jobs.capture.capture import Say
 from prismdbg.jobs.injection import cache_dir, job_environment, make_inject_folder
+from prismdbg.jobs.record.log_retention import PINNED
 from prismdbg.jobs.record.nodes import local_storage
 from prismdbg.jobs.record.nodes.membership import Member, enter, goes_on
 from prismdbg.jobs.record.nodes.same_command import may_be_of_same_job
@@ -65,7 +66,9 @@ class RecordRequest:
         """Of one rank, without checkpoints and capsules; 0 where nothing bounds it."""
         if not self.policy.log_bytes:
             return 0
-        return self.policy.log_bytes + (self.window_bytes if self.keeps_received else 0)
+        is_pinned = self.state_every or self.policy.checkpoint_every
+        log_bytes = self.policy.log_bytes * (PINNED if is_pinned else 1)
+        return log_bytes + (self.window_bytes if self.keeps_received else 0)
 
 
 def record(request: RecordRequest, say: Say) -> int:

@@ -20,16 +20,16 @@ from threading import Event as Flag
 from threading import Thread
 from types import FrameType
 
-from prismdbg.capsule.log.events import Event, StepMark
+from prismdbg.capsule.log.events import Event, Note, StepMark
 from prismdbg.capsule.log.follower import LogFollower
+from prismdbg.capsule.log.notes import NO_STATE
 from prismdbg.capsule.manifest import Incident, IncidentKind
 from prismdbg.capsule.stacks import HangPlace, JobStacks
 from prismdbg.diagnosis.hang import HangReport
 from prismdbg.diagnosis.wording import how_it_died
 from prismdbg.errors import NotReplayable, PrismError
-from prismdbg.jobs.capture.capture import HUNG, PATIENT, CaptureRequest, Say, capture, needed_by_captures
-from prismdbg.jobs.capture.states import list_states, remove_unfinished
-from prismdbg.jobs.record import checkpoints
+from prismdbg.jobs.capture.capture import HUNG, PATIENT, CaptureRequest, Say, capture
+from prismdbg.jobs.capture.states import remove_unfinished
 from prismdbg.jobs.record.checkpoint_rounds import CheckpointRounds
 from prismdbg.jobs.record.deaths import ASKED, Death, DeathWatch, likely_first, perhaps_first
 from prismdbg.jobs.record.ended_attempts import EndedAttempts
@@ -40,6 +40,7 @@ from prismdbg.jobs.record.incident_command import IncidentCommand
 from prismdbg.jobs.record.incidents import IncidentWatch, Wanted
 from prismdbg.jobs.record.interruption import TOGETHER_NS, told_since, told_together
 from prismdbg.jobs.record.ledger import Entry, Ledger
+from prismdbg.jobs.record.log_retention import LogRetention
 from prismdbg.jobs.record.nodes.among_nodes import AmongNodes, OnlyNode
 from prismdbg.jobs.record.nodes.membership import Member
 from prismdbg.jobs.record.snapshot_hold import SnapshotHold
@@ -50,11 +51,8 @@ from prismdbg.jobs.storage.peak import Peaks
 from prismdbg.jobs.storage.ranks_alive import RankProcess, was_replaced
 from prismdbg.jobs.storage.run_environment import environment_of
 from prismdbg.jobs.storage.run_folder import RunFolder, attempt_of, rank_of
-from prismdbg.log.folding import fold, span_kept_s
 from prismdbg.log.summary import summarize
-from prismdbg.model.durations import duration
 from prismdbg.model.exit_code import as_shell
-from prismdbg.model.sizes import size
 from prismdbg.settings.state_hold import LONGEST_S
 
 POLL_S = 0.2
@@ -110,8 +108,6 @@ class Supervisor:
         self._hangs = HangWatch(policy.triggers.get("hang", ""))
         self._attempts = EndedAttempts(run, policy.log_bytes)
         self._summarized: dict[str, int] = {}  # the segment that was written to when a log was summarized
-        self._held_by_captures: set[str] = set()  # folders of logs that were not shortened as far as they may be
-        self._told_span = False
         self._asked_by_signal = False
         self._needs_since_s: float | None = None
         self._told_to_end = Flag()
@@ -123,6 +119,7 @@ class Supervisor:
         self._nodes = OnlyNode(run) if member is None else AmongNodes(member, lambda text: self._ledger.problem(text))
         self._ledger = Ledger(self._nodes.supervisor_json, job.pid, policy.keep, say, self._nodes.made_elsewhere)
         self._snapshots = SnapshotHold(run, self._nodes.name, self._ledger.problem)
+        self._retention = LogRetention(run, policy.log_bytes, self._ledger, say)
         self._checkpoints = CheckpointRounds(run, policy.checkpoint_every, self._ledger, say)
         self._telemetry = TelemetrySampler(run.telemetry / self._nodes.name, policy.telemetry_ns, self._ledger.problem)
         self._on_incident = IncidentCommand(policy.on_incident, run.path, self._ledger.problem)
@@ -262,6 +259,8 @@ class Supervisor:
         if ended or now_ns - self._saw_peaks_ns >= PEAKS_NS:
             self._saw_peaks_ns = now_ns
             self._guarded(self._look_at_peaks)
+            if not ended:
+                self._guarded(lambda: self._retention.estimate_span(self._folders))
         self._guarded(self._keep_logs_short)
         self._guarded(self._on_incident.look)
         self._find_processes()
@@ -304,6 +303,8 @@ class Supervisor:
         self._hangs.feed(name, event)
         if isinstance(event, StepMark):
             self._checkpoints.came_to(name, event.step)
+        if isinstance(event, Note) and event.kind == NO_STATE:
+            self._retention.no_more_states(name)
 
     def _hold_snapshots(self) -> None:
         """While something settles, is decided among nodes, or is captured, which is done before the next look."""
@@ -418,30 +419,16 @@ class Supervisor:
             if follower is None:
                 continue
             is_done = follower.segment == self._summarized.get(folder.name, 0)
-            if is_done and folder.name not in self._held_by_captures:
+            if is_done and folder.name not in self._retention.held_by_captures:
                 continue
             if self._policy.log_bytes and self._may_need_the_past():
                 return
             self._summarized[folder.name] = follower.segment
             try:
                 summarize(folder)
-                self._shorten(folder)
+                self._retention.shorten(folder)
             except (PrismError, OSError) as error:
                 self._ledger.problem(f"the log of rank {folder.name} is not shortened: {error}")
-
-    def _shorten(self, folder: Path) -> None:
-        """A checkpoint that is kept, and a capture in progress, need what came after it."""
-        if self._policy.log_bytes:
-            self._say_what_is_kept(folder)
-            kept = [n for c in checkpoints.list_checkpoints(self._run, folder) for n in (c.past_records, *c.in_flight)]
-            captured = needed_by_captures(self._run)
-            if folder.name in captured:
-                kept.append(captured[folder.name])
-                self._held_by_captures.add(folder.name)
-            else:
-                self._held_by_captures.discard(folder.name)
-            kept += [state.past_records for state in list_states(self._run, folder)]
-            fold(folder, self._policy.log_bytes, min(kept, default=None))
 
     def _reduce_ended_attempts(self) -> None:
         if not self._has_else_to_do():
@@ -451,15 +438,6 @@ class Supervisor:
         if self._deaths_cleared < self._deaths_seen:
             self._deaths_cleared = self._deaths_seen
             remove_unfinished(self._run)
-
-    def _say_what_is_kept(self, folder: Path) -> None:
-        """Once, when it can be known: how much of this job its logs will hold."""
-        if not self._told_span and (span_s := span_kept_s(folder, self._policy.log_bytes)) is not None:
-            self._told_span = True
-            self._say(
-                f"at its present pace, the log of a rank contains the last {duration(span_s)} "
-                f"of the job (--log-bytes {size(self._policy.log_bytes)})"
-            )
 
     def _died(self, death: Death, *, is_first: bool) -> list[Wanted]:
         """is_first: as far as one can tell; of those that were gone before they were first looked at, one cannot."""

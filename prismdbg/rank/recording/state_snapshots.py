@@ -11,7 +11,7 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -21,6 +21,7 @@ import torch
 
 from prismdbg.capsule import state_snapshot as files
 from prismdbg.capsule.log.format import StepSource
+from prismdbg.capsule.log.notes import NO_STATE
 from prismdbg.capsule.state_snapshot import StateSnapshot
 from prismdbg.errors import PrismError, UsageError
 from prismdbg.model.moment import Moment
@@ -117,14 +118,20 @@ class StateSnapshots:
         keep = partial(keep_prologue, self._folder, self._home / files.PROLOGUE)
         keep() if is_local(self._folder) else bounded(keep)  # a file server may not answer
         with ours():
-            self._say_budget(sum(_size_bytes(t) for t in packer.tensors.values()))
+            self._say_budget(list(packer.tensors.values()))
 
-    def _say_budget(self, now_bytes: int) -> None:
+    def _say_budget(self, tensors: Sequence[torch.Tensor]) -> None:
+        """DDP sends the model to all ranks but the first, which says it, before the restore point."""
         parameters = {id(p): p for thing in self._objects.values() for p in _parameters_of(thing)}
-        most = max(now_bytes, _ADAM * sum(_size_bytes(p) for p in parameters.values()))
+        model_bytes = sum(_size_bytes(p) for p in parameters.values())
+        most = max(sum(_size_bytes(t) for t in tensors), _ADAM * model_bytes)
+        received = max(model_bytes, int(self._recording.recorder.stats().get("payload_bytes", 0)))
+        before = min(received, self._recording.config.window_bytes or received)
+        on_host = all(tensor.device.type == "cpu" for tensor in tensors)
         self._say(
             f"a state snapshot every {self._every} steps: up to about {_mib(most)} per rank, {KEPT} on disk and one "
-            f"in memory; copying it takes about {most * copy_s_per_byte() * 1e3:.1f} ms on this machine"
+            f"in memory, and on disk up to about {_mib(before)} that the rank received before; "
+            + (_copy_time(most) if on_host else "the first snapshot shows how long it takes to copy it from the GPU")
         )
 
     def _at_step(self, step: int, source: StepSource) -> None:
@@ -290,7 +297,7 @@ class StateSnapshots:
             self._recording.window(config.window_steps != 0, max(config.window_steps, 0), config.window_bytes)
             if not config.checkpoint_every:  # else the supervisor says from where on
                 self._recording.recorder.keep_from(NO_STEP)
-        self._recording.note("no_state", text=why)
+        self._recording.note(NO_STATE, text=why)
         self._say(f"no further state snapshots of rank {self._recording.rank}: {why}", always=True)
 
     def _say(self, text: str, *, always: bool = False) -> None:
@@ -411,6 +418,10 @@ def copy_s_per_byte() -> float:
     began = time.perf_counter()
     target.copy_(source)
     return (time.perf_counter() - began) / _TRIED_BYTES
+
+
+def _copy_time(size_bytes: int) -> str:
+    return f"copying a snapshot takes about {size_bytes * copy_s_per_byte() * 1e3:.1f} ms on this machine"
 
 
 def _is_position(thing: Any) -> bool:

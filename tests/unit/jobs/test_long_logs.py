@@ -9,14 +9,17 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import cast
 
 import pytest
 from click.testing import CliRunner
+from kept_origins import add_checkpoints, add_states
 from tiny_log import TinyLog
 
 from prismdbg.capsule.log import format as fmt
+from prismdbg.capsule.log.notes import NO_STATE
 from prismdbg.capsule.log.reader import event_segments
-from prismdbg.capsule.manifest import Incident, IncidentKind
+from prismdbg.capsule.manifest import Incident, IncidentKind, Origin
 from prismdbg.capsule.partial import partial_folder
 from prismdbg.cli.commands import why
 from prismdbg.diagnosis.evidence import Evidence
@@ -25,10 +28,14 @@ from prismdbg.diagnosis.verdict import Certainty
 from prismdbg.diagnosis.why import diagnose
 from prismdbg.jobs import evidence
 from prismdbg.jobs.capture import states
+from prismdbg.jobs.capture.assemble import Ingredients
 from prismdbg.jobs.capture.capture import LEFTOVER
+from prismdbg.jobs.capture.states import usable_states
 from prismdbg.jobs.evidence import gather
 from prismdbg.jobs.record import freeze
 from prismdbg.jobs.record import supervisor as supervisor_module
+from prismdbg.jobs.record.checkpoints import list_checkpoints, usable_checkpoints
+from prismdbg.jobs.record.incidents import Wanted
 from prismdbg.jobs.record.record import RecordRequest, prepare
 from prismdbg.jobs.record.supervisor import Policy, Supervisor
 from prismdbg.jobs.storage import ranks_alive, run_report
@@ -38,14 +45,17 @@ from prismdbg.jobs.storage.run_report import rank_states
 from prismdbg.log.columns import read_columns
 from prismdbg.log.folding import fold
 from prismdbg.log.summary import summarize, summarized
+from prismdbg.model.moment import Moment
 
 SEGMENT_BYTES = 1 << 13
 NO_SUCH_PID = 2**22 + 1
 
 
-def long_run(path: Path, *, nan_at: int = -1, payload_from: int | None = None, open_at: int | None = None) -> RunFolder:
+def long_run(
+    path: Path, *, nan_at: int = -1, payload_from: int | None = None, open_at: int | None = None, note: str = "begin"
+) -> RunFolder:
     """Two ranks; 10 steps of two collectives, each step in a segment of its own. Rank 1 sends NaN in the first
-    collective of step `nan_at`; that of step `open_at` does not complete."""
+    collective of step `nan_at`; that of step `open_at` does not complete. note: what kind of note is in the last."""
     run = RunFolder(path)
     for rank in range(2):
         log = TinyLog(run.ranks / str(rank), rank, segment_bytes=SEGMENT_BYTES)
@@ -61,6 +71,7 @@ def long_run(path: Path, *, nan_at: int = -1, payload_from: int | None = None, o
                     log.complete(record, b"12345678" if has_payload else None)
             if step < 9:
                 log.next_segment()
+        log.note(note)
         log.note("exit", code=0)
     (path / "supervisor.json").write_text(json.dumps({"exit_code": 0, "ended_wall_ns": 10**18 + 10**10}))
     return run
@@ -171,6 +182,89 @@ def test_what_a_capture_in_progress_needs_stays(
     assert first == [14, 4 if lives else 14]  # two a segment
     supervisor._look(True)  # the capture is over; no rank begins another segment
     assert [int(read_columns(folder).record_id[0]) for folder in run.rank_folders()] == [14, 14]
+
+
+def first_of(run: RunFolder, rank: str = "0") -> int:
+    return int(read_columns(run.ranks / rank).record_id[0])
+
+
+def lost(said: list[str]) -> list[str]:
+    return [line for line in said if "no capsule can start" in line]
+
+
+def test_what_a_kept_checkpoint_needs_stays(supervised: tuple[Supervisor, RunFolder, list[str]]) -> None:
+    supervisor, run, said = supervised
+    add_checkpoints(run, Moment(7))
+    supervisor._look(False)
+    assert [first_of(run), first_of(run, "1")] == [12, 14], "what it read after 6.2, the one before, is there, too"
+    assert [one.moment for one in usable_checkpoints(run, run.ranks / "0")] == [Moment(7)]
+    assert not lost(said)
+
+
+def test_a_checkpoint_pins_no_more_than_twice_what_is_kept(
+    supervised: tuple[Supervisor, RunFolder, list[str]],
+) -> None:
+    """It may never be replaced: on a full disk, say."""
+    supervisor, run, said = supervised
+    add_checkpoints(run, Moment(2))
+    for _ in range(2):
+        supervisor._look(False)
+        supervisor._summarized.clear()
+    folder = run.ranks / "0"
+    assert first_of(run) == 14
+    assert list_checkpoints(run, folder) and not usable_checkpoints(run, folder) and not freeze.has_past(run, folder)
+    assert lost(said) == [
+        "no capsule can start at the checkpoint of rank 0 at 2.0 any more: its log no longer reaches back to it; "
+        "record with a larger --log-bytes, or take checkpoints more often"
+    ]
+
+
+def test_a_newer_one_stays_usable(
+    supervised: tuple[Supervisor, RunFolder, list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    supervisor, run, said = supervised
+    add_states(run, tmp_path / "capsule", 2, 7)
+    (run.states / "0" / "prologue").mkdir()
+    add_checkpoints(run, Moment(3))
+    supervisor._look(False)
+    assert first_of(run) == 12
+    assert [state.moment.step for state in usable_states(run, run.ranks / "0")] == [7]
+    _, line = lost(said)
+    assert "the state snapshot of rank 0 of step 2 any more" in line and "snapshots more often" in line
+
+    monkeypatch.setattr(freeze, "assemble", lambda parts: parts)
+    wanted = Wanted(folder="0", incident=Incident(kind=IncidentKind.NAN, text="a NaN", moment=Moment(9, 1)))
+    made = cast(Ingredients, freeze.freeze(run, wanted))
+    assert (made.origin, made.past_records) == (Origin.STATE, 14), "not at the checkpoint, whose log is gone"
+
+
+def test_of_what_was_in_flight_the_record_is_enough(
+    supervised: tuple[Supervisor, RunFolder, list[str]], tmp_path: Path
+) -> None:
+    """A thread may have waited for hours when the checkpoint was taken."""
+    supervisor, run, said = supervised
+    shutil.rmtree(run.ranks)
+    long_run(run.path, open_at=1)
+    add_checkpoints(run, Moment(7), in_flight=(2,))
+    supervisor._look(False)
+    supervisor._summarized.clear()
+    assert usable_checkpoints(run, run.ranks / "0") and not lost(said)
+    add_checkpoints(run, Moment(8), in_flight=(3,))
+    assert len(usable_checkpoints(run, run.ranks / "0")) == 1, "its record went with its completion"
+
+
+def test_when_a_rank_takes_no_snapshots_any_more_those_that_it_has_pin_nothing(
+    supervised: tuple[Supervisor, RunFolder, list[str]], tmp_path: Path
+) -> None:
+    """Payloads are kept as without from then on."""
+    supervisor, run, said = supervised
+    add_states(run, tmp_path / "capsule", 7)
+    folder = run.ranks / "0"
+    shutil.rmtree(run.ranks)
+    long_run(run.path, note=NO_STATE)
+    supervisor._look(False)
+    assert first_of(run) == 14 and not usable_states(run, folder)
+    assert len(lost(said)) == 1
 
 
 def test_a_log_that_cannot_be_shortened_is_said_once_and_the_others_are(

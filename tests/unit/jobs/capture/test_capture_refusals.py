@@ -218,7 +218,7 @@ def test_of_a_rank_that_has_ended_the_hint_is_what_still_works(
     run = run_folder(tmp_path, **ENDED)
     said = refused(run, capsys, ExitCode.RANK_LOST)
     assert "rank 0 has ended" in said and "prismdbg why RUN" in said and "--origin" not in said
-    monkeypatch.setattr(capture, "list_states", lambda *_: ["a snapshot"])  # a fake: its files are another test's
+    monkeypatch.setattr(capture, "usable_states", lambda *_: ["a snapshot"])  # a fake: its files are another test's
     assert "add --origin state" in refused(run, capsys, ExitCode.RANK_LOST)
     kept = RunFolder(tmp_path / "kept" / "run")
     run_folder(tmp_path / "kept", **ENDED)

@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 from capsules import RANK, STATE, make_capsule
 from counting import short_folder
-from tiny_log import write_training
+from tiny_log import TinyLog, write_training
 
 from prismdbg.capsule import layout
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.manifest import Origin
 from prismdbg.cli import main
 from prismdbg.cli.exit_codes import ExitCode
-from prismdbg.errors import RankLost, WaitTimeout
+from prismdbg.errors import CapsuleError, RankLost, WaitTimeout
 from prismdbg.jobs.capture import requests
 from prismdbg.jobs.capture.capture import CaptureRequest, capture
 from prismdbg.jobs.capture.reach import reach_of_ranks
@@ -28,6 +28,7 @@ from prismdbg.jobs.capture.requests import requests_in
 from prismdbg.jobs.storage.gather import gather
 from prismdbg.jobs.storage.job_nodes import SILENT_S
 from prismdbg.jobs.storage.run_folder import RunFolder, write_json
+from prismdbg.log.folding import fold
 from prismdbg.runtime.environment import Environment
 from prismdbg.settings.boot import boot_id
 from prismdbg.settings.process_stat import start_ticks
@@ -170,3 +171,21 @@ def test_of_a_checkpoint_that_cannot_be_taken_the_hint_is_what_still_works(run: 
     with pytest.raises(RankLost, match="has ended") as raised:
         capture(CaptureRequest(run=run, rank=0, output=tmp_path / "mine"), print)
     assert "add --origin st" in raised.value.hint
+
+
+def test_a_snapshot_that_the_log_no_longer_reaches_back_to_is_none(run: RunFolder, tmp_path: Path) -> None:
+    end(run)
+    described = run.states / "0" / "0" / "state.json"
+    described.write_text(json.dumps(json.loads(described.read_text()) | {"past_records": 2}))
+    shutil.rmtree(run.ranks / "0")
+    log = TinyLog(run.ranks / "0", segment_bytes=1 << 12)
+    describe(run, "another host")
+    for step in range(9):
+        log.complete(log.issue(step, 1))
+        log.next_segment()
+    assert taken(run, tmp_path / "whole").manifest.origin is Origin.STATE
+    assert fold(log.folder, 4 << 12)
+    with pytest.raises(CapsuleError, match="has no state snapshot: the log no longer reaches back to those that were"):
+        taken(run, tmp_path / "mine")
+    (reach,) = reach_of_ranks(run)
+    assert reach.state.startswith("none can be used: the log no longer reaches back to those")

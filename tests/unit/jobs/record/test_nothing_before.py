@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import shutil
 from pathlib import Path
 
 import pytest
-from capsules import RANK, STATE, make_capsule
+from capsules import RANK
+from kept_origins import add_checkpoints, add_states
 from tiny_log import TinyLog
 
-from prismdbg.capsule import layout
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.manifest import Incident, IncidentKind
 from prismdbg.errors import CapsuleError, NotReplayable
@@ -19,6 +17,7 @@ from prismdbg.jobs.record.freeze import freeze
 from prismdbg.jobs.record.incidents import Wanted
 from prismdbg.jobs.record.nothing_before import less_often
 from prismdbg.jobs.storage.run_folder import RunFolder, write_json
+from prismdbg.log.folding import fold
 from prismdbg.model.moment import Moment
 from prismdbg.runtime.environment import Environment
 
@@ -38,23 +37,6 @@ def run_of(path: Path, **config: int) -> RunFolder:
     write_json(run.environment, Environment(()).to_json())
     write_json(run.config, config)
     return run
-
-
-def add_states(run: RunFolder, capsule: Path, *steps: int) -> None:
-    state = make_capsule(capsule, STATE).path / layout.STATE
-    for step in steps:
-        shutil.copytree(state, run.states / "0" / str(step), ignore=shutil.ignore_patterns("prologue"))
-        described = run.states / "0" / str(step) / "state.json"
-        told = json.loads(described.read_text()) | {"moment": f"{step}.0", "past_records": 2 * step}
-        described.write_text(json.dumps(told))
-
-
-def add_checkpoints(run: RunFolder, *moments: Moment) -> None:
-    for moment in moments:
-        folder = run.checkpoints / "0" / str(moment)
-        folder.mkdir(parents=True)
-        told = {"moment": str(moment), "past_records": 2 * moment.step, "in_flight": [], "paused_ns": 1}
-        write_json(folder / "checkpoint.json", {**told, "images_bytes": 1})
 
 
 def frozen(run: RunFolder) -> CapsuleError:
@@ -152,3 +134,23 @@ def test_a_full_disk_hides_no_reason(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(nothing_before, "assemble", full)
     assert "its log is not kept as evidence: [Errno 28] No space left on device" in str(frozen(run))
+
+
+def test_what_the_log_no_longer_reaches_back_to_is_named(tmp_path: Path) -> None:
+    """Though it is from before the incident."""
+    run = run_of(tmp_path, checkpoint_every=1, state_every=1)
+    (run.ranks / "0" / "events.00000.seg").rename(run.ranks / "0" / "events.00000.before")
+    log = TinyLog(run.ranks / "0", segment_bytes=1 << 12)
+    for step in range(12):
+        for number in (1, 2):
+            log.complete(log.issue(step, number))
+        log.next_segment()
+    add_states(run, tmp_path / "capsule", 2)
+    add_checkpoints(run, Moment(1))
+    assert fold(log.folder, 9 << 12)
+    error = frozen(run)
+    assert isinstance(error, NotReplayable)
+    assert str(error).startswith(
+        "no capsule of rank 0: the log no longer reaches back to the checkpoint at 1.0 and the snapshot of step 2; "
+    )
+    assert "--log-bytes" in error.hint

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from tiny_log import TinyLog
 
 from prismdbg.jobs.record.record import RecordRequest, prepare
@@ -15,28 +16,95 @@ SEGMENT_BYTES = 1 << 16
 HOUR_NS = 3600 * 10**9
 
 
-def test_the_hours_that_a_log_holds_are_said_once_when_its_pace_is_known(tmp_path: Path) -> None:
-    """Of two ranks: an hour fills a segment, and there is room for 256 of them."""
+SECOND_NS = 10**9
+
+
+@pytest.fixture
+def watched(tmp_path: Path) -> tuple[Supervisor, list[TinyLog], list[str]]:
+    """Two ranks; there is room for 256 segments."""
     policy = Policy(log_bytes=256 * SEGMENT_BYTES)
     run = prepare(RecordRequest(output=tmp_path / "run", command=(sys.executable, "-c", ""), policy=policy))
     said: list[str] = []
     with subprocess.Popen([sys.executable, "-c", ""]) as job:
         supervisor = Supervisor(run, policy, job, said.append)
-    logs = [TinyLog(run.ranks / str(rank), rank, segment_bytes=SEGMENT_BYTES) for rank in (0, 1)]
-    supervisor._folders = [log.folder for log in logs]
-    for log in logs:
-        log.issue(0, 1)
-        log.records += HOUR_NS - 1  # a record a nanosecond: `TinyLog`
-        log.issue(0, 2)
+    return supervisor, [TinyLog(run.ranks / str(rank), rank, segment_bytes=SEGMENT_BYTES) for rank in (0, 1)], said
+
+
+def look(supervisor: Supervisor, *, ended: bool = False) -> None:
+    """As the first one, and as one of a second later."""
     for _ in range(2):
-        supervisor._new_events()
-        supervisor._keep_logs_short()
-        assert said == []
+        supervisor._saw_peaks_ns = 0
+        supervisor._look(ended)
+
+
+def fill(log: TinyLog) -> None:
+    """In an hour."""
+    log.issue(0, 1)
+    log.records += HOUR_NS - 1  # a record a nanosecond: `TinyLog`
+    log.issue(0, 2)
+    log.next_segment()
+
+
+FULL = "at its present pace, the log of a rank contains the last 10.7 days of the job (--log-bytes 16.0 MiB)"
+
+
+def test_the_hours_that_a_log_holds_are_said_once_when_its_pace_is_known(
+    watched: tuple[Supervisor, list[TinyLog], list[str]],
+) -> None:
+    supervisor, logs, said = watched
     for log in logs:
-        log.next_segment()
-    for _ in range(2):
-        supervisor._new_events()
-        supervisor._keep_logs_short()
-    assert said == [
-        "at its present pace, the log of a rank contains the last 10.7 days of the job (--log-bytes 16.0 MiB)"
-    ]
+        fill(log)
+    look(supervisor)
+    assert said == [FULL]
+
+
+@pytest.mark.parametrize(
+    ("count", "pace_ns", "estimate"),
+    [(499, SECOND_NS // 200, ""), (500, SECOND_NS // 200, "10.9 minutes"), (2, 60 * SECOND_NS, "91.0 days")],
+)
+def test_before_a_segment_is_full_they_are_estimated(
+    watched: tuple[Supervisor, list[TinyLog], list[str]], count: int, pace_ns: int, estimate: str
+) -> None:
+    """From the first 500 collectives, or those of a minute; each takes 128 bytes here."""
+    supervisor, logs, said = watched
+    for number in range(count):
+        logs[1].issue(0, number + 1, time_ns=number * pace_ns)
+    look(supervisor)
+    assert said == (
+        [
+            f"estimate: at the pace of its first collectives, the log of a rank will contain the last {estimate} "
+            "of the job (--log-bytes 16.0 MiB)"
+        ]
+        if estimate
+        else []
+    )
+
+
+def test_an_estimate_that_was_right_is_not_said_again(watched: tuple[Supervisor, list[TinyLog], list[str]]) -> None:
+    supervisor, (log, _), said = watched
+    for number in range(300):
+        log.issue(0, number + 1, time_ns=number * 13 * SECOND_NS)
+    look(supervisor)
+    log.next_segment()
+    look(supervisor)
+    assert len(said) == 1 and said[0].startswith("estimate: ")
+
+
+def test_an_estimate_that_was_far_off_is_corrected(watched: tuple[Supervisor, list[TinyLog], list[str]]) -> None:
+    supervisor, (log, _), said = watched
+    for number in range(2):
+        log.issue(0, number + 1, time_ns=number * 60 * SECOND_NS)
+    look(supervisor)
+    log.records = HOUR_NS
+    log.issue(0, 3)
+    log.next_segment()
+    look(supervisor)
+    assert len(said) == 2 and said[0].startswith("estimate: ") and said[1].startswith("at its present pace, ")
+
+
+def test_of_a_job_that_has_ended_none_is_made(watched: tuple[Supervisor, list[TinyLog], list[str]]) -> None:
+    supervisor, (log, _), said = watched
+    for number in range(600):
+        log.issue(0, number + 1)
+    supervisor._look(True)
+    assert said == []

@@ -259,6 +259,37 @@ def test_two_are_kept_and_payloads_since_the_older_one(tmp_path: Path) -> None:
     assert [kind for kind, _ in job.notes] == ["state_snapshot"] * 3
 
 
+@pytest.mark.parametrize(
+    ("window_bytes", "received", "kept"),
+    [(1 << 30, 0, "4.0 MiB"), (1 << 30, 6 << 20, "6.0 MiB"), (1 << 20, 0, "1.0 MiB")],
+)
+def test_what_snapshots_take_is_said_at_the_restore_point(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], window_bytes: int, received: int, kept: str
+) -> None:
+    """DDP sends the model from rank 0, which says it, to the others before the first step."""
+    job = Job(tmp_path, 3)
+    job.recording.config.window_bytes = window_bytes
+    stats = job.recorder.stats()
+    job.recorder.stats = lambda: {**stats, "payload_bytes": received}  # type: ignore[method-assign]
+    job.snapshots.reached({"model": torch.nn.Linear(1 << 10, 1 << 10, bias=False)})
+    said = capfd.readouterr().err
+    assert said.startswith(
+        "prismdbg: a state snapshot every 3 steps: up to about 12.0 MiB per rank, 2 on disk and one in memory, and on "
+        f"disk up to about {kept} that the rank received before; copying a snapshot takes about "
+    )
+    assert said.endswith(" ms on this machine\n")
+
+
+def test_how_long_copying_from_a_device_takes_is_not_predicted(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    job = Job(tmp_path, 3)
+    job.snapshots.reached({"model": torch.nn.Linear(2, 2, device="meta")})  # a fake: stands for a GPU
+    assert capfd.readouterr().err.endswith(
+        " that the rank received before; the first snapshot shows how long it takes to copy it from the GPU\n"
+    )
+
+
 class Opaque(Loader):
     def state_dict(self) -> Any:
         return {"cache": {"entries": [object()]}}
