@@ -27,6 +27,7 @@ from prismdbg.capsule.log.coverage import (
     starts_too_late,
 )
 from prismdbg.capsule.log.events import RankLog
+from prismdbg.capsule.log.notes import NOT_IN_PROLOGUE
 from prismdbg.capsule.log.reader import event_segments
 from prismdbg.capsule.manifest import OLDEST_READER, OLDEST_WITH_STATE, Incident, Manifest, Origin
 from prismdbg.capsule.rank_json import RankJson, required, variables_of
@@ -141,7 +142,8 @@ def assemble(parts: Ingredients) -> Capsule:
         left_out = "" if parts.log_only else _add_memory(writer, parts, recorded)
         add_telemetry(writer, parts.run, parts.folder, recorded.log)
         elsewhere = _NO_PROGRAMS if lacking and not is_here else ""
-        parts = replace(parts, notes=(*parts.notes, *filter(None, [left_out, unlisted, elsewhere])))
+        lacks = [str(n.data.get("text", "")) for log in before.values() for n in log.notes if n.kind == NOT_IN_PROLOGUE]
+        parts = replace(parts, notes=(*parts.notes, *filter(None, [left_out, unlisted, elsewhere, *lacks])))
         manifest, in_manifest = secrets.of_manifest(_manifest(parts, recorded, _whole_from(parts, recorded, payloads)))
         logs = {layout.LOG: _searched(recorded, payloads), **before}
         _add_findings(writer, logs, files, secrets, in_manifest)

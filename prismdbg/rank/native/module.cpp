@@ -148,6 +148,14 @@ void bind_window_and_park(py::module_& m) {
       "window", [](bool on, int64_t steps, uint64_t size_bytes) { state().recorder.window(on, steps, size_bytes); },
       py::arg("on"), py::arg("steps"), py::arg("size_bytes"), WithoutLock());
   m.def("keep_from", [](int64_t step) { state().recorder.keep_from(step); }, WithoutLock());
+  m.def(
+      "keep_small",
+      [](uint64_t each_bytes, uint64_t total_bytes) {
+        const NotKept not_kept = state().recorder.keep_small(each_bytes, total_bytes);
+        return std::make_pair(not_kept.bytes, not_kept.small_bytes);
+      },
+      py::arg("each_bytes"), py::arg("total_bytes"), WithoutLock(),
+      "(bytes that are not kept, bytes of small payloads for which there was no more room) since the last call");
   m.def("park", [](bool on) { state().gate.set_closed(on); }, WithoutLock());
   m.def("parked", [] { return state().gate.waiting(); });
   m.def("refuse", &refuse_collectives);

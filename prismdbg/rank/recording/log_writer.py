@@ -12,6 +12,7 @@ import os
 import threading
 import time
 from collections import deque
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -258,6 +259,7 @@ class PayloadWriter:
     """Payload segments of a rank. The oldest are unlinked as the window moves; none is ever reused in place.
 
     Whole segments go: at least the window's steps are there, at most its bytes (0: no limit) and the newest payload.
+    Before a restore point small payloads stand in segments of their own, which are not of the window.
     Nothing is mapped and nothing stays open: a checkpoint holds none of it, and a full disk is an `OSError`.
     """
 
@@ -266,50 +268,96 @@ class PayloadWriter:
         self._folder = folder
         self._segment_bytes = segment_bytes
         self._lock = threading.Lock()
-        self._index = -1
-        self._last_step: dict[int, int] = {}
-        self._sizes: dict[int, int] = {}
+        self._next = 0
+        self._window = _Lane()
+        self._small = _Lane()
+        self._small_each_bytes = self._small_room_bytes = 0
+        self._dropped_bytes = self._crowded_bytes = 0
 
     @property
     def total_bytes(self) -> int:
-        return sum(self._sizes.values())
+        return self._window.total_bytes + self._small.total_bytes
 
-    def write(self, parts: list[memoryview], step: int, limit_bytes: int) -> tuple[int, int, int]:
-        """Stores the parts one after another: (segment, offset, bytes)."""
+    def keep_small(self, each_bytes: int, total_bytes: int) -> tuple[int, int]:
+        """As `Recorder.keep_small`."""
+        with self._lock:
+            window, small = self._window, self._small
+            window.sizes = {**small.sizes, **window.sizes}
+            window.last_step = {**small.last_step, **window.last_step}
+            self._small = _Lane()
+            self._small_each_bytes, self._small_room_bytes = each_bytes, total_bytes
+            not_kept, self._dropped_bytes, self._crowded_bytes = (self._dropped_bytes, self._crowded_bytes), 0, 0
+            return not_kept
+
+    def write(self, parts: list[memoryview], step: int, limit_bytes: int) -> tuple[int, int, int] | None:
+        """Stores the parts one after another: (segment, offset, bytes). None for what is left out alone."""
         size = sum(part.nbytes for part in parts)
         with self._lock:
-            start = self._sizes.get(self._index, 0)
+            lane = self._lane_of(size)
+            if lane is self._window and self._small_each_bytes and 0 < limit_bytes < size:
+                self._dropped_bytes += size
+                return None
+            start = lane.sizes.get(lane.index, 0)
             # a quarter of the limit at most, or removing one segment would empty the window
             longest = min(self._segment_bytes, limit_bytes // 4) if limit_bytes else self._segment_bytes
-            if self._index < 0 or start + size > longest:
-                self._index, start = self._index + 1, 0
+            if lane.index < 0 or start + size > longest:
+                lane.index, start = self._next, 0
+                self._next += 1
             if not self._queue.is_direct:  # the program goes on to use them
                 parts = [memoryview(bytes(part)) for part in parts]
-            path = self._folder / fmt.payload_segment(self._index)
+            path = self._folder / fmt.payload_segment(lane.index)
             self._queue.do(size, partial(_append, path, parts, start))
-            self._sizes[self._index] = -(-(start + size) // 64) * 64
-            self._last_step[self._index] = step
+            lane.sizes[lane.index] = _aligned(start + size)
+            lane.last_step[lane.index] = step
             if limit_bytes:
                 self._drop_above(limit_bytes)
-            return self._index, start, size
+            return lane.index, start, size
+
+    def _lane_of(self, size: int) -> _Lane:
+        if size > self._small_each_bytes:
+            return self._window
+        if _aligned(size) > self._small_room_bytes:
+            self._crowded_bytes += size
+            return self._window
+        self._small_room_bytes -= _aligned(size)
+        return self._small
 
     def drop_before(self, step: int) -> None:
         """Unlinks segments whose last payload lies before `step`."""
         with self._lock:
-            for index in [i for i, last in self._last_step.items() if last < step and i != self._index]:
+            window = self._window
+            for index in [i for i, last in window.last_step.items() if last < step and i != window.index]:
                 self._drop(index)
 
     def _drop_above(self, limit_bytes: int) -> None:
-        for index in sorted(self._sizes):
-            if self.total_bytes <= limit_bytes or index == self._index:
+        for index in sorted(self._window.sizes):
+            if self._window.total_bytes <= limit_bytes or index == self._window.index:
                 return
             self._drop(index)
 
     def _drop(self, index: int) -> None:
         path = self._folder / fmt.payload_segment(index)
         self._queue.do(0, partial(path.unlink, missing_ok=True))
-        self._sizes.pop(index, None)
-        self._last_step.pop(index, None)
+        size = self._window.sizes.pop(index, 0)
+        self._window.last_step.pop(index, None)
+        self._dropped_bytes += size if self._small_each_bytes else 0
+
+
+@dataclass(slots=True)
+class _Lane:
+    """Segments by number. `index`: of the one that is written to, -1: none."""
+
+    index: int = -1
+    sizes: dict[int, int] = field(default_factory=dict)
+    last_step: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def total_bytes(self) -> int:
+        return sum(self.sizes.values())
+
+
+def _aligned(size_bytes: int) -> int:
+    return -(-size_bytes // 64) * 64
 
 
 def _append(path: Path, parts: list[memoryview], position: int) -> None:

@@ -111,6 +111,9 @@ class PythonRecorder:
     def keep_from(self, step: int) -> None:
         self._keep_from = step
 
+    def keep_small(self, each_bytes: int, total_bytes: int) -> tuple[int, int]:
+        return self._payloads.keep_small(each_bytes, total_bytes) if self._payloads is not None else (0, 0)
+
     def park(self, on: bool) -> None:
         with self._gate:
             self._closed_gate = on
@@ -344,7 +347,8 @@ class PythonRecorder:
             self._log.append(fmt.Kind.COMPLETE, body)
 
     def _keep(self, received: list[torch.Tensor]) -> tuple[int, int, int] | None:
-        """Where the payload stands now. A disk that takes no more ends the window, not the record."""
+        """Where the payload stands now; None if it is not kept. A disk that takes no more ends the window, not the
+        record."""
         assert self._payloads is not None
         try:
             parts = [fingerprint.as_bytes(tensor) for tensor in received]

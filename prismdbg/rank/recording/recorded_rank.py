@@ -39,7 +39,7 @@ from prismdbg.rank.recording.inputs import clock_reads, seeds, spawned, started_
 from prismdbg.rank.recording.inputs.opened_files import OpenedFiles
 from prismdbg.rank.recording.inputs.outcomes import Outcomes
 from prismdbg.rank.recording.own_process import own_start_ticks
-from prismdbg.rank.recording.recorder import Recorder
+from prismdbg.rank.recording.recorder import ALL_SMALL_BYTES, SMALL_BYTES, Recorder
 from prismdbg.rank.recording.scaler_notes import ScalerNotes
 from prismdbg.rank.recording.steps import COUNTER
 from prismdbg.rank.tracing import tracer
@@ -141,6 +141,8 @@ class Recording:
         self.window(*config.payload_window)
         if config.checkpoint_every or config.state_every:  # payloads since the older of two; later it is said which
             self.recorder.keep_from(0)
+        if config.state_every:  # what is small until the restore point
+            self.recorder.keep_small(SMALL_BYTES, ALL_SMALL_BYTES)
         socket_path = Path(config.socket_dir) / f"{folder.name}.sock"
         described = {**describe_process(self.rank, socket_path, self.kind), **self._told(folder)}
         for place in dict.fromkeys((folder, claimed)):  # others know a rank by what is in RUN

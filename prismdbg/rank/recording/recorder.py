@@ -7,6 +7,8 @@ from typing import Any, Protocol
 
 Rescuer = Callable[[int, str, list[Any]], bool]
 NO_STEP = 1 << 62  # later than any
+SMALL_BYTES = 64 << 10  # a payload: what the program is told, not what it trains
+ALL_SMALL_BYTES = 256 << 20  # before the restore point
 
 
 class Recorder(Protocol):
@@ -60,6 +62,13 @@ class Recorder(Protocol):
 
     def keep_from(self, step: int) -> None:
         """Payloads of this step and later are not dropped for their age; `NO_STEP`: that holds for none."""
+        ...
+
+    def keep_small(self, each_bytes: int, total_bytes: int) -> tuple[int, int]:
+        """Payloads of at most `each_bytes` are kept outside of the window from now on, `total_bytes` of them together,
+        and one that is larger than the window is left out alone. 0, 0: no longer; those that were kept so are then the
+        oldest of the window. Gives, since the last call, the bytes that were left out or dropped, and those of small
+        payloads for which there was no more room outside of the window."""
         ...
 
     def park(self, on: bool) -> None:

@@ -21,18 +21,19 @@ import torch
 
 from prismdbg.capsule import state_snapshot as files
 from prismdbg.capsule.log.format import StepSource
-from prismdbg.capsule.log.notes import NO_STATE
+from prismdbg.capsule.log.notes import NO_STATE, NOT_IN_PROLOGUE
 from prismdbg.capsule.state_snapshot import StateSnapshot
 from prismdbg.errors import PrismError, UsageError
 from prismdbg.model.moment import Moment
 from prismdbg.model.plurals import counted
+from prismdbg.model.sizes import size
 from prismdbg.rank.program.interruptions import is_for_the_program
 from prismdbg.rank.program.isolation import ours
 from prismdbg.rank.program.stderr import say
 from prismdbg.rank.recording import ddp_buckets, random_state
 from prismdbg.rank.recording.fsdp1 import ShardedModules
 from prismdbg.rank.recording.plain_state import Packed, Packer
-from prismdbg.rank.recording.recorder import NO_STEP, Recorder
+from prismdbg.rank.recording.recorder import ALL_SMALL_BYTES, NO_STEP, Recorder
 from prismdbg.rank.recording.restore_point import Registered, unfit
 from prismdbg.rank.recording.state_staging import Staging
 from prismdbg.rank.recording.steps import COUNTER
@@ -117,8 +118,23 @@ class StateSnapshots:
         self._prologue_records = int(self._recording.recorder.stats()["events"])
         keep = partial(keep_prologue, self._folder, self._home / files.PROLOGUE)
         keep() if is_local(self._folder) else bounded(keep)  # a file server may not answer
+        self._note_not_kept(*self._recording.recorder.keep_small(0, 0))
         with ours():
             self._say_budget(list(packer.tensors.values()))
+
+    def _note_not_kept(self, not_kept_bytes: int, crowded_bytes: int) -> None:
+        """Of what the rank received so far; the prologue has the rest."""
+        rank, most = self._recording.rank, size(self._recording.config.window_bytes)
+        if not_kept_bytes:
+            text = f"{size(not_kept_bytes)} that rank {rank} received before its restore point are not kept"
+            self._recording.note(NOT_IN_PROLOGUE, text=f"{text} (--window-bytes {most}); a replay synthesizes them")
+        if crowded_bytes:
+            text = f"rank {rank} received more than {size(ALL_SMALL_BYTES)} in small payloads before its restore point"
+            text += (
+                f"; {size(crowded_bytes)} of them may be dropped (--window-bytes {most}), and a replay synthesizes them"
+            )
+            self._recording.note(NOT_IN_PROLOGUE, text=text)
+            self._say(text, always=True)
 
     def _say_budget(self, tensors: Sequence[torch.Tensor]) -> None:
         """DDP sends the model to all ranks but the first, which says it, before the restore point."""
@@ -233,13 +249,13 @@ class StateSnapshots:
                 dropped = (home / str(step)).rename(unfinished(home, step))
                 shutil.rmtree(dropped, ignore_errors=True)
         self._recording.recorder.keep_from(steps[-KEPT:][0])
-        written_ns, size = time.monotonic_ns() - began, self._staging.size_bytes
-        cost = {"step": snapshot.step, "bytes": size, "copied_ns": copied_ns, "written_ns": written_ns}
+        written_ns, copied = time.monotonic_ns() - began, self._staging.size_bytes
+        cost = {"step": snapshot.step, "bytes": copied, "copied_ns": copied_ns, "written_ns": written_ns}
         self._recording.note("state_snapshot", **cost)
         if not self._told_cost:
             self._told_cost = True
             self._say(
-                f"the state snapshot of step {snapshot.step} has {_mib(size)}: copied in {copied_ns / 1e6:.1f} ms, "
+                f"the state snapshot of step {snapshot.step} has {_mib(copied)}: copied in {copied_ns / 1e6:.1f} ms, "
                 f"then written in {written_ns / 1e6:.0f} ms in the background"
             )
 
@@ -294,6 +310,7 @@ class StateSnapshots:
         self._ended, self._objects = why, {}
         config = self._recording.config
         with suppress(Exception):  # this is where failures end
+            self._recording.recorder.keep_small(0, 0)
             self._recording.window(config.window_steps != 0, max(config.window_steps, 0), config.window_bytes)
             if not config.checkpoint_every:  # else the supervisor says from where on
                 self._recording.recorder.keep_from(NO_STEP)

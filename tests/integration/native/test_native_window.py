@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import struct
 from pathlib import Path
 
@@ -9,7 +10,7 @@ from native_ranks import Ran, run_job
 
 from prismdbg.capsule.log.reader import read_payload
 from prismdbg.errors import CapsuleError
-from prismdbg.model.collective import State
+from prismdbg.model.collective import PayloadRef, State
 
 MIB = 1 << 20
 
@@ -27,6 +28,12 @@ def readable(one: Ran) -> dict[int, int]:
         assert data == bytes([collective.moment.step]) * len(data)
         found[collective.moment.step] = found.get(collective.moment.step, 0) + len(data)
     return found
+
+
+def _is_readable(folder: Path, payload: PayloadRef) -> bool:
+    with contextlib.suppress(CapsuleError):
+        return len(read_payload(folder, payload)) == payload.size_bytes
+    return False
 
 
 def test_the_window_is_switched_at_once(tmp_path: Path) -> None:
@@ -77,6 +84,26 @@ def test_a_payload_larger_than_the_window_ends_only_the_window(tmp_path: Path) -
     assert [c.payload is not None for c in log.collectives] == [True, False, False]
     assert all(c.state is State.COMPLETED for c in log.collectives)
     assert [note.kind for note in log.notes] == ["lost"]
+
+
+def test_small_payloads_of_the_beginning_outlive_what_is_larger(tmp_path: Path) -> None:
+    """One that is larger than the window is left out alone. They are in the prologue,
+    and later go first as any others."""
+    (one,) = run_job(tmp_path, "window", 1, "beginning")
+    log = one.log()
+    assert not log.notes and one.report()["stats"]["lost"] == ""
+    first = [c for c in log.collectives if c.moment.step == 0]
+    sizes = [c.payload.size_bytes if c.payload else None for c in first]
+    assert sizes == [100, None, 64 << 10, *[MIB] * 8, 200, 300]
+    kept = [c.payload.size_bytes for c in first if c.payload and _is_readable(one.folder / "prologue", c.payload)]
+    assert kept == [100, 64 << 10, *[MIB] * 4, 200, 300]
+    assert sorted(readable(one)) == [5, 6, 7, 8], "the window is as large as it was"
+
+
+def test_small_payloads_of_the_beginning_are_bounded_too(tmp_path: Path) -> None:
+    (one,) = run_job(tmp_path, "window", 1, "many_small")
+    places = [c.payload.segment for c in one.log().collectives if c.payload]
+    assert places == [0, 0, 1, 1, 1, 0, 0]
 
 
 def test_a_receive_in_flight_when_the_window_is_switched_on_is_kept(tmp_path: Path) -> None:

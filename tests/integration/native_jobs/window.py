@@ -9,6 +9,8 @@ import torch
 import torch.distributed as dist
 from rank import ARGUMENTS, FOLDER, native, wait_for
 
+from prismdbg.rank.recording.state_snapshots import keep_prologue
+
 MIB = 1 << 20
 
 
@@ -136,11 +138,60 @@ def too_large() -> None:
     assert native.stats()["mode"] == 1
 
 
+def beginning() -> None:
+    """Small payloads outlive all that is larger, until the restore point; then they are the oldest of the window."""
+    native.window(True, 0, 4 * MIB)
+    assert native.keep_small(64 << 10, MIB) == (0, 0)
+    receive(100)
+    receive(5 * MIB)  # alone is left out
+    receive(64 << 10)
+    for _ in range(8):
+        receive(MIB)
+    receive(200)
+    native.park(True)
+    native.close_log()
+    native.reopen_log()
+    native.park(False)
+    receive(300)
+    assert native.stats()["payload_oldest_step"] == 1, "of this step much is gone"
+    assert not native.stats()["lost"]
+    kept = FOLDER / "prologue"
+    keep_prologue(FOLDER, kept)
+    not_kept, beyond = native.keep_small(0, 0)
+    assert (not_kept, beyond) == (5 * MIB + 4 * MIB, 0), "the window has room for four of the eight"
+    for step in range(1, 9):
+        native.begin_step(step, 1)
+        receive(MIB)
+    assert native.keep_small(0, 0) == (0, 0)
+
+
+def many_small() -> None:
+    """Those for which there is no room are in the window as any others, and it is known how many they are."""
+    native.window(True, 0, 4 * MIB)
+    native.keep_small(64 << 10, 10 * 1024)
+    for _ in range(5):
+        receive(4 * 1024)
+    receive(1024)
+    receive(1024)
+    assert native.keep_small(0, 0) == (0, 3 * 4 * 1024)
+
+
 rank.record()
 rank.join()
 {
     scenario.__name__: scenario
-    for scenario in (switched, steps, rounds, round_that_was_long, size, large, watched, too_large)
+    for scenario in (
+        switched,
+        steps,
+        rounds,
+        round_that_was_long,
+        size,
+        large,
+        watched,
+        too_large,
+        beginning,
+        many_small,
+    )
 }[ARGUMENTS[0]]()
 rank.report({"stats": native.stats(), "files": files()})
 dist.destroy_process_group()

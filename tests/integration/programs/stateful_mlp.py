@@ -16,6 +16,9 @@ parser.add_argument("--steps", type=int, default=20)
 parser.add_argument("--unregistered", default="")
 parser.add_argument("--bare", action="store_true", help="register the module that DDP wraps, not DDP")
 parser.add_argument("--ahead", action="store_true", help="draw the data of the next step at the end of each")
+parser.add_argument(
+    "--weights-mib", type=int, default=0, help="received from rank 0, whole and in four parts, after what it tells"
+)
 parser.add_argument("--raise-at", type=int, default=-1)
 parser.add_argument("--nan-data-at", type=int, default=-1, help="a step: the last rank's data contain NaN in it")
 parser.add_argument("--nan-at", type=int, default=-1, help="rank 1 logs NaN in this step, and goes on")
@@ -31,6 +34,10 @@ torch.manual_seed(7 + rank)
 told = [{"width": 64, "rate": 1e-2} if rank == 0 else None]
 dist.broadcast_object_list(told)
 width = told[0]["width"]
+if arguments.weights_mib:
+    weights = torch.full((arguments.weights_mib << 18,), float(rank == 0))
+    for part in (weights, *weights.chunk(4)):
+        dist.broadcast(part, 0)
 layers = [torch.nn.Linear(width, width), torch.nn.ReLU(), torch.nn.Dropout(0.1)] * 3
 model = DistributedDataParallel(
     torch.nn.Sequential(*layers, *(torch.nn.Linear(width, width) for _ in range(4))), bucket_cap_mb=0.03

@@ -13,7 +13,9 @@ from jobs import EXAMPLES, ROOT, Ended, Recorded, forked, plain_environment, rec
 
 from prismdbg.capsule import layout
 from prismdbg.capsule.capsule_dir import Capsule
+from prismdbg.capsule.log.reader import read_log, read_payload
 from prismdbg.capsule.manifest import FileEntry, IncidentKind, Origin
+from prismdbg.capsule.state_snapshot import PROLOGUE
 from prismdbg.jobs.injection import cache_dir
 
 pytestmark = pytest.mark.job
@@ -152,6 +154,26 @@ def test_what_was_not_registered_shows_and_is_named(tmp_path: Path) -> None:
     assert said.code == 5, said.out + said.err
     assert "sends other values than it did" in said.out
     assert "possible: state that was not registered: schedule (StepLR), data (Tensor)" in said.out
+
+
+@pytest.mark.parametrize("how", [(), ("--python-kernels",)], ids=["native", "python"])
+def test_the_beginning_has_its_configuration_however_much_it_receives(how: tuple[str, ...], tmp_path: Path) -> None:
+    """Rank 1 is told the width of its network by rank 0. Of the weights that follow, some are larger than the
+    window, and others would drop what it was told."""
+    line = job("--weights-mib", 3)
+    options = ("--state-every", str(EVERY), "--window-bytes", "1MiB", *how)
+    made = recorded_by_command_line(line, tmp_path / "run", *options, env=HOOKS)
+    assert made.ended.code == 0, made.ended.output
+    capsule = captured(made, 1, tmp_path)
+    prologue = capsule / layout.STATE / PROLOGUE
+    before = [c for c in read_log(prologue).collectives if c.moment.step == 0][:3]
+    assert [c.payload is not None for c in before] == [True, True, False], "size and bytes of the object, then weights"
+    assert b"width" in read_payload(prologue, before[1].payload)  # type: ignore[arg-type]
+    assert_identical(replay(capsule), capsule)
+    (note,) = Capsule.open(capsule).manifest.notes
+    assert note.startswith(
+        "5.2 MiB that rank 1 received before its restore point are not kept (--window-bytes 1.0 MiB)"
+    )
 
 
 @pytest.fixture(scope="module")

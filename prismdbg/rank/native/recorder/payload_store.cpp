@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <thread>
+#include <utility>
 
 #include "log/segment_supply.h"
 
@@ -49,41 +50,73 @@ std::string PayloadStore::path(uint32_t index) const {
   return segment_path(folder_, "payload", index);
 }
 
+NotKept PayloadStore::keep_small(uint64_t each_bytes, uint64_t total_bytes) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  end_segment(small_);
+  window_.entries.insert(window_.entries.begin(), small_.entries.begin(), small_.entries.end());
+  small_.entries.clear();
+  small_each_bytes_ = each_bytes;
+  small_room_bytes_ = total_bytes;
+  return std::exchange(not_kept_, {});
+}
+
+PayloadStore::Lane& PayloadStore::lane_of(size_t size_bytes) {
+  if (size_bytes > small_each_bytes_) {
+    return window_;
+  }
+  const uint64_t taken = aligned(size_bytes);
+  if (taken > small_room_bytes_) {
+    not_kept_.small_bytes += size_bytes;
+    return window_;
+  }
+  small_room_bytes_ -= taken;
+  return small_;
+}
+
 // A payload never spans segments; one larger than a segment has a segment to itself.
 std::unique_ptr<PayloadSlot> PayloadStore::reserve(size_t size_bytes, uint32_t step) {
   const std::lock_guard<std::mutex> lock(mutex_);
+  Lane& lane = lane_of(size_bytes);
+  const bool in_window = &lane == &window_;
+  if (in_window && small_each_bytes_ > 0 && exceeds_window(size_bytes)) {
+    not_kept_.bytes += size_bytes;
+    return nullptr;
+  }
   if (closed_) {
-    return reserve_in_memory(size_bytes, step);
+    return reserve_in_memory(lane, size_bytes, step);
   }
-  if (file_ && aligned(entries_.back().used_bytes) + size_bytes > segment_bytes()) {
-    end_segment();
+  if (lane.file && aligned(lane.entries.back().used_bytes) + size_bytes > segment_bytes()) {
+    end_segment(lane);
   }
-  make_room(size_bytes, /*in_new_segment=*/!file_);
-  if (!file_) {
-    begin_segment(step);
+  if (in_window) {
+    make_room(size_bytes, /*in_new_segment=*/!lane.file);
   }
-  Entry& entry = entries_.back();
+  if (!lane.file) {
+    begin_segment(lane, step);
+  }
+  Entry& entry = lane.entries.back();
   const uint64_t offset = aligned(entry.used_bytes);
   entry.used_bytes = offset + size_bytes;
   entry.size_bytes = std::max(entry.size_bytes, entry.used_bytes);
   entry.last_step = std::max(entry.last_step, step);
-  return std::make_unique<PayloadSlot>(queue_, file_, nullptr, entry.index, offset, writers_);
+  return std::make_unique<PayloadSlot>(queue_, lane.file, nullptr, entry.index, offset, writers_);
 }
 
-std::unique_ptr<PayloadSlot> PayloadStore::reserve_in_memory(size_t size_bytes, uint32_t step) {
+std::unique_ptr<PayloadSlot> PayloadStore::reserve_in_memory(Lane& lane, size_t size_bytes, uint32_t step) {
   auto bytes = std::make_shared<std::vector<uint8_t>>();
   bytes->reserve(size_bytes);
   held_.push_back({next_index_, bytes});
-  entries_.push_back({next_index_, size_bytes, size_bytes, step, step});
+  lane.entries.push_back({next_index_, size_bytes, size_bytes, step, step});
   return std::make_unique<PayloadSlot>(queue_, nullptr, std::move(bytes), next_index_++, 0, writers_);
 }
 
-void PayloadStore::begin_segment(uint32_t step) {
+void PayloadStore::begin_segment(Lane& lane, uint32_t step) {
+  const std::string name = path(next_index_);
   const uint64_t spare_bytes = spares_.next_bytes();
-  auto spare = spares_.reuse(path(next_index_));
+  auto spare = spares_.reuse(name);
   const uint64_t size_bytes = spare ? spare_bytes : 0;
-  file_ = spare ? std::make_shared<PayloadFile>(PayloadFile{path(next_index_), std::move(spare)}) : new_file(next_index_);
-  entries_.push_back({next_index_, 0, size_bytes, step, step});
+  lane.file = spare ? std::make_shared<PayloadFile>(PayloadFile{name, std::move(spare)}) : new_file(next_index_);
+  lane.entries.push_back({next_index_, 0, size_bytes, step, step});
   ++next_index_;
 }
 
@@ -95,23 +128,23 @@ std::shared_ptr<PayloadFile> PayloadStore::new_file(uint32_t index) const {
   return std::make_shared<PayloadFile>(std::move(file));
 }
 
-void PayloadStore::end_segment() {
-  if (!file_) {
+void PayloadStore::end_segment(Lane& lane) const {
+  if (!lane.file) {
     return;
   }
-  Entry& entry = entries_.back();
-  if (entry.size_bytes > entry.used_bytes && file_->opened) {
-    file_->opened->check();
-    if (ftruncate(file_->opened->number(), static_cast<off_t>(entry.used_bytes)) == 0) {
+  Entry& entry = lane.entries.back();
+  if (entry.size_bytes > entry.used_bytes && lane.file->opened) {
+    lane.file->opened->check();
+    if (ftruncate(lane.file->opened->number(), static_cast<off_t>(entry.used_bytes)) == 0) {
       entry.size_bytes = entry.used_bytes;
     }
   }
-  file_ = nullptr;
+  lane.file = nullptr;
 }
 
 uint64_t PayloadStore::total_bytes() const {
   uint64_t total = spares_.size_bytes();
-  for (const Entry& entry : entries_) {
+  for (const Entry& entry : window_.entries) {
     total += entry.size_bytes;
   }
   return total;
@@ -123,7 +156,7 @@ void PayloadStore::make_room(size_t payload_bytes, bool in_new_segment) {
   if (limit_bytes_ == 0) {
     return;
   }
-  if (payload_bytes > limit_bytes_) {
+  if (exceeds_window(payload_bytes)) {
     throw std::system_error(EFBIG, std::generic_category(),
                             "one payload of " + std::to_string(payload_bytes) + " bytes is larger than the window");
   }
@@ -135,17 +168,18 @@ void PayloadStore::make_room(size_t payload_bytes, bool in_new_segment) {
   while (spares_.count() > usable && too_much()) {
     remove(spares_.shrink(spares_.count() - 1));
   }
-  while (!entries_.empty() && too_much()) {
+  while (!window_.entries.empty() && too_much()) {
     remove_oldest(/*most_spares=*/1);
   }
 }
 
 void PayloadStore::remove_oldest(size_t most_spares) {
-  if (entries_.size() == 1) {
-    end_segment();
+  if (window_.entries.size() == 1) {
+    end_segment(window_);
   }
-  const Entry entry = entries_.front();
-  entries_.pop_front();
+  const Entry entry = window_.entries.front();
+  window_.entries.pop_front();
+  not_kept_.bytes += small_each_bytes_ > 0 ? entry.used_bytes : 0;
   removed_through_ = std::max<int64_t>(removed_through_, entry.last_step);
   if (queue_.is_direct() && entry.size_bytes <= segment_bytes() && spares_.count() < most_spares &&
       spares_.keep(path(entry.index), entry.size_bytes)) {
@@ -175,7 +209,7 @@ void PayloadStore::prune(uint32_t step) {
     return;
   }
   const int64_t bound = std::min<int64_t>(static_cast<int64_t>(step) - steps_, keep_from_);
-  while (!entries_.empty() && entries_.front().last_step < bound) {
+  while (!window_.entries.empty() && window_.entries.front().last_step < bound) {
     remove_oldest(most_spares());
   }
 }
@@ -194,7 +228,8 @@ void PayloadStore::close() {
   const std::lock_guard<std::mutex> lock(mutex_);
   closed_ = true;
   wait_for_writers();
-  end_segment();
+  end_segment(window_);
+  end_segment(small_);
 }
 
 void PayloadStore::reopen() {
@@ -217,21 +252,25 @@ void PayloadStore::tidy() {
   if (!closed_) {  // else of a process that was saved so, and runs again: its live twin has these files
     remove(spares_.shrink(0));
   }
-  end_segment();
+  end_segment(window_);
+  end_segment(small_);
 }
 
 uint64_t PayloadStore::used_bytes() {
   const std::lock_guard<std::mutex> lock(mutex_);
   uint64_t total = 0;
-  for (const Entry& entry : entries_) {
-    total += entry.used_bytes;
+  for (const Lane* lane : {&window_, &small_}) {
+    for (const Entry& entry : lane->entries) {
+      total += entry.used_bytes;
+    }
   }
   return total;
 }
 
 int64_t PayloadStore::oldest_step() {
   const std::lock_guard<std::mutex> lock(mutex_);
-  return entries_.empty() ? -1 : std::max<int64_t>(entries_.front().first_step, removed_through_ + 1);
+  const auto& entries = small_.entries.empty() ? window_.entries : small_.entries;
+  return entries.empty() ? -1 : std::max<int64_t>(entries.front().first_step, removed_through_ + 1);
 }
 
 }  // namespace prismdbg

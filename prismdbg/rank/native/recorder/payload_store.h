@@ -4,6 +4,9 @@
 // A window that begins at a snapshot or a checkpoint gets shorter by many segments at once, with each new one, and then
 // longer again. Those that it no longer needs are spares until they are written over, or the next snapshot comes: memory
 // that was in use costs a fraction of new memory.
+//
+// Before a restore point small payloads (what the program is told: its configuration) stand in segments of their own,
+// which are not of the window.
 #pragma once
 
 #include <atomic>
@@ -20,6 +23,12 @@
 
 namespace prismdbg {
 
+// `bytes`: left out or removed. `small_bytes`: of small ones for which there was no more room outside of the window.
+struct NotKept {
+  uint64_t bytes = 0;
+  uint64_t small_bytes = 0;
+};
+
 class PayloadStore {
  public:
   PayloadStore(WriteQueue& queue, std::string folder, size_t segment_bytes);
@@ -29,7 +38,13 @@ class PayloadStore {
   // Payloads of `step` and later are not removed for their age; kNoStep: there is no such step.
   void keep_from(int64_t step);
 
-  // Throws std::system_error when no file can be had, or one payload is larger than the window.
+  // Payloads of at most `each_bytes` are kept outside of the window from now on, `total_bytes` of them together, and one
+  // that is larger than the window is left out alone. 0, 0: no longer; those that were kept so are the oldest of the
+  // window then. Gives what that was not done for since the last call.
+  NotKept keep_small(uint64_t each_bytes, uint64_t total_bytes);
+
+  // Null for a payload that is left out alone. Throws std::system_error when no file can be had, or one payload is larger
+  // than the window.
   std::unique_ptr<PayloadSlot> reserve(size_t size_bytes, uint32_t step);
   // Removes segments older than the window of a rank that begins `step`.
   void prune(uint32_t step);
@@ -55,16 +70,22 @@ class PayloadStore {
     uint32_t first_step;
     uint32_t last_step;
   };
+  struct Lane {
+    std::deque<Entry> entries;  // oldest first; the last one is open while there is a file
+    std::shared_ptr<PayloadFile> file;
+  };
   struct Held {
     uint32_t index;
     std::shared_ptr<std::vector<uint8_t>> bytes;
   };
 
   // All of these with the lock held.
-  std::unique_ptr<PayloadSlot> reserve_in_memory(size_t size_bytes, uint32_t step);
-  void begin_segment(uint32_t step);
+  Lane& lane_of(size_t size_bytes);
+  std::unique_ptr<PayloadSlot> reserve_in_memory(Lane& lane, size_t size_bytes, uint32_t step);
+  void begin_segment(Lane& lane, uint32_t step);
   std::shared_ptr<PayloadFile> new_file(uint32_t index) const;
-  void end_segment();
+  void end_segment(Lane& lane) const;
+  bool exceeds_window(size_t size_bytes) const { return limit_bytes_ != 0 && size_bytes > limit_bytes_; }
   void make_room(size_t payload_bytes, bool in_new_segment);
   size_t most_spares() const { return keep_from_ < kNoStep ? kAll : 1; }
   uint64_t total_bytes() const;
@@ -86,8 +107,11 @@ class PayloadStore {
   int64_t keep_from_ = kNoStep;
   uint32_t next_index_ = 0;
   int64_t removed_through_ = -1;  // the youngest step that lost payloads
-  std::deque<Entry> entries_;     // oldest first; the last one is open while there is a file_
-  std::shared_ptr<PayloadFile> file_;
+  Lane window_;
+  Lane small_;  // outside of the window
+  uint64_t small_each_bytes_ = 0;
+  uint64_t small_room_bytes_ = 0;
+  NotKept not_kept_;
   std::vector<Held> held_;
   SpareSegments spares_;
 };

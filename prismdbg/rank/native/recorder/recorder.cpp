@@ -109,6 +109,10 @@ void Recorder::keep_from(int64_t step) {
   }
 }
 
+NotKept Recorder::keep_small(uint64_t each_bytes, uint64_t total_bytes) {
+  return is_open_.load() ? payloads_->keep_small(each_bytes, total_bytes) : NotKept{};
+}
+
 Ticket Recorder::issue(const IssuedCall& issue) noexcept {
   Ticket ticket;
   guarded(
@@ -219,6 +223,9 @@ void Recorder::keep_payload(const Ticket& ticket, const std::vector<Span>& recei
   guarded(
       [&] {
         const auto slot = payloads_->reserve(total, ticket.step);
+        if (!slot) {
+          return;
+        }
         for (const Span& span : received) {
           slot->add(static_cast<const uint8_t*>(span.data), span.size_bytes);
         }

@@ -62,6 +62,7 @@ class Recorder {
   uint32_t text(std::string_view text);
   void window(bool on, int64_t steps, uint64_t size_bytes);
   void keep_from(int64_t step);
+  NotKept keep_small(uint64_t each_bytes, uint64_t total_bytes);
   void close_log();
   void reopen_log();
   // At the end of the program: gives back disk space. Recording may go on.

@@ -26,6 +26,11 @@ from prismdbg.rank.recording.state_snapshots import StateSnapshots
 from prismdbg.settings.state_folders import states_of
 from prismdbg.settings.state_hold import HoldWatch, hold, hold_file, release
 
+SYNTHESIZED = "a replay synthesizes them"
+CROWDED = (
+    "rank 0 received more than 256.0 MiB in small payloads before its restore point; 4.0 KiB of them may be dropped "
+    f"(--window-bytes 9 B), and {SYNTHESIZED}"
+)
 VENDORED = Path(__file__).parents[4] / "examples" / "vendored" / "prismdbg_hooks.py"
 
 
@@ -59,6 +64,7 @@ class Recorder:
         self.step = 0
         self.kept_from: list[int] = []
         self.windows: list[tuple[Any, ...]] = []
+        self.keeps_small, self.not_kept = True, (0, 0)
         self.refuses, self.refused = False, 0
 
     def refuse(self, on: bool) -> int:
@@ -73,6 +79,10 @@ class Recorder:
 
     def keep_from(self, step: int) -> None:
         self.kept_from.append(step)
+
+    def keep_small(self, each_bytes: int, total_bytes: int) -> tuple[int, int]:
+        self.keeps_small = bool(each_bytes or total_bytes)
+        return self.not_kept
 
     def window(self, *told: Any) -> None:
         self.windows.append(told)
@@ -347,6 +357,40 @@ def test_a_program_without_a_restore_point_is_told_once(tmp_path: Path, capfd: p
     job.steps(3)
     assert capfd.readouterr().err.count("did not call prismdbg.restore_point before its first step") == 1
     assert job.recorder.windows == [(False, 0, 9)], "payloads are kept as without"
+    assert not job.recorder.keeps_small
+
+
+@pytest.mark.parametrize(
+    ("not_kept", "noted", "said"),
+    [
+        ((0, 0), [], []),
+        (
+            (3 << 20, 0),
+            ["3.0 MiB that rank 0 received before its restore point are not kept (--window-bytes 9 B); " + SYNTHESIZED],
+            [],
+        ),
+        ((0, 4096), [CROWDED], [CROWDED]),
+    ],
+)
+def test_what_the_prologue_lacks_is_known_at_the_restore_point(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], not_kept: tuple[int, int], noted: list[str], said: list[str]
+) -> None:
+    """Small payloads are kept until then, and their files have second names before they are let go."""
+    job = Job(tmp_path, 1)
+    job.recorder.not_kept = not_kept
+    (job.recording.folder / "payload.00000.seg").touch()
+    let_go = job.recorder.keep_small
+
+    def keep_small(each_bytes: int, total_bytes: int) -> tuple[int, int]:
+        assert [path.name for path in (job.home / "prologue").iterdir()] == ["payload.00000.seg"]
+        return let_go(each_bytes, total_bytes)
+
+    job.recorder.keep_small = keep_small  # type: ignore[method-assign]
+    job.snapshots.reached(job.objects)
+    assert not job.recorder.keeps_small
+    assert job.notes == [("not_in_prologue", {"text": text}) for text in noted]
+    told = capfd.readouterr().err
+    assert all(f"prismdbg: {text}\n" in told for text in said) and told.count("\n") == len(said) + 1
 
 
 def test_a_snapshot_that_the_disk_does_not_take_is_left_out_alone(
