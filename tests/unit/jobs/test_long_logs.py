@@ -18,7 +18,9 @@ from prismdbg.capsule.log import format as fmt
 from prismdbg.capsule.log.reader import event_segments
 from prismdbg.capsule.manifest import Incident, IncidentKind
 from prismdbg.capsule.partial import partial_folder
+from prismdbg.cli import main
 from prismdbg.cli.commands import why
+from prismdbg.cli.exit_codes import ExitCode
 from prismdbg.diagnosis.evidence import Evidence
 from prismdbg.diagnosis.nonfinite import FirstNonfinite
 from prismdbg.diagnosis.verdict import Certainty
@@ -31,7 +33,7 @@ from prismdbg.jobs.record import freeze
 from prismdbg.jobs.record import supervisor as supervisor_module
 from prismdbg.jobs.record.record import RecordRequest, prepare
 from prismdbg.jobs.record.supervisor import Policy, Supervisor
-from prismdbg.jobs.storage import ranks_alive, run_report
+from prismdbg.jobs.storage import log_memory, ranks_alive, run_report
 from prismdbg.jobs.storage.archive_crypto import Keys
 from prismdbg.jobs.storage.run_folder import RunFolder
 from prismdbg.jobs.storage.run_report import rank_states
@@ -119,6 +121,23 @@ def test_why_says_what_it_knows_from_the_summary_only(tmp_path: Path) -> None:
     assert diagnose(gather(tmp_path, whole=True)).missing == (
         "the logs of ranks 0 and 1 begin after 14 collectives; of steps 0 to 6 a summary was read",
     )
+
+
+@pytest.mark.usefixtures("only_the_end")
+def test_why_of_whole_logs_says_what_memory_it_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for folder in long_run(tmp_path).rank_folders():
+        summarize(folder)
+    monkeypatch.setattr(log_memory, "TOLD_BYTES", 0)
+    assert main.run(["why", str(tmp_path), "--whole"]) == ExitCode.OK
+    takes = f"reading the logs of {tmp_path} completely takes about 216.0 KiB of memory"
+    assert f"prismdbg: {takes}" in capsys.readouterr().err
+    monkeypatch.setattr(log_memory, "room_bytes", lambda _pid: 1 << 17)
+    assert main.run(["why", str(tmp_path), "--whole"]) == ExitCode.LACKING
+    assert f"error: {takes}, and 128.0 KiB is free" in capsys.readouterr().err
+    assert main.run(["why", str(tmp_path)]) == ExitCode.OK
+    assert "of memory" not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("open_at", "last"), [(None, "9.2"), (8, "7.2"), (3, "2.2")])
