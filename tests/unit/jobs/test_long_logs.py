@@ -33,9 +33,10 @@ from prismdbg.jobs.record import freeze
 from prismdbg.jobs.record import supervisor as supervisor_module
 from prismdbg.jobs.record.record import RecordRequest, prepare
 from prismdbg.jobs.record.supervisor import Policy, Supervisor
+from prismdbg.jobs.run_overview import read_overview
 from prismdbg.jobs.storage import log_memory, ranks_alive, run_report
 from prismdbg.jobs.storage.archive_crypto import Keys
-from prismdbg.jobs.storage.run_folder import RunFolder
+from prismdbg.jobs.storage.run_folder import RunFolder, write_json
 from prismdbg.jobs.storage.run_report import rank_states
 from prismdbg.log.columns import read_columns
 from prismdbg.log.folding import fold
@@ -103,6 +104,28 @@ def test_the_first_nan_is_found_however_old_it_is(tmp_path: Path, is_dropped: bo
 
     (first,) = (verdict for verdict in diagnosis.verdicts if isinstance(verdict, FirstNonfinite))
     assert (first.ranks, str(first.moment), first.certainty) == ((1,), "2.1", Certainty.CERTAIN)
+
+
+@pytest.mark.usefixtures("only_the_end")
+@pytest.mark.parametrize("is_dropped", [False, True])
+def test_open_tells_from_the_summary_what_the_end_does_not_have(
+    tmp_path: Path, is_dropped: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = long_run(tmp_path, nan_at=2)
+    write_json(run.run_json, {})
+    for folder in run.rank_folders():
+        summarize(folder)
+        assert not is_dropped or fold(folder, 3 * SEGMENT_BYTES)
+
+    overview = read_overview(tmp_path)
+
+    assert overview.begins_later and [row.collectives for row in overview.ranks] == [20, 20]
+    assert [str(verdict.moment) for verdict in overview.diagnosis.verdicts if isinstance(verdict, FirstNonfinite)] == [
+        "2.1"
+    ]
+    assert main.run(["open", str(tmp_path)]) == ExitCode.OK
+    header, *rows = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
+    assert [dict(zip(header, row, strict=True))["collectives"] for row in rows] == ["20", "20"]
 
 
 @pytest.mark.usefixtures("only_the_end")
