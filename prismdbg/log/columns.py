@@ -452,11 +452,16 @@ def _no_log(folder: Path) -> CapsuleError:
 
 
 def first_read(segments: list[tuple[int, Path]], newest_bytes: int, covered: int) -> int:
-    """The position of the first segment that is read. The newest is, and all that the summary does not cover."""
+    """The position of the first segment that is read. The newest is, and all that the summary does not cover; at most
+    one as long as a rank makes it is more than `newest_bytes`, never a joined one."""
     left, first = newest_bytes, len(segments)
-    while first and (first == len(segments) or left > 0 or segments[first - 1][0] > covered):
+    for _, path in reversed(segments):
+        size_bytes = _readable(path, Path.stat).st_size
+        fits = left > 0 and size_bytes <= max(left, fmt.EVENT_SEGMENT_BYTES)
+        if first < len(segments) and not fits and segments[first][0] <= covered + 1:
+            break
         first -= 1
-        left -= _readable(segments[first][1], Path.stat).st_size
+        left -= size_bytes
     return first
 
 
