@@ -27,8 +27,9 @@ from prismdbg.capsule.memory_reader import is_trace
 from prismdbg.diagnosis.evidence import Evidence, SeenIncident
 from prismdbg.diagnosis.why import Diagnosis, diagnose
 from prismdbg.errors import CapsuleError, UsageError
-from prismdbg.jobs.evidence import gather
+from prismdbg.jobs.evidence import gather, unsaid
 from prismdbg.jobs.storage.archive_crypto import NO_KEYS, Keys
+from prismdbg.jobs.storage.fresh_logs import Say
 from prismdbg.jobs.storage.pack import opened
 from prismdbg.jobs.storage.run_folder import RunFolder
 from prismdbg.jobs.telemetry import telemetry_of_capsule, telemetry_of_run
@@ -181,8 +182,10 @@ class Recording:
     A packed capsule is unpacked into a temporary folder; `close`, or the end of a `with` block, removes it.
     """
 
-    def __init__(self, path: Path, keys: Keys = NO_KEYS, *, whole: bool = False, at_once: int = 1) -> None:
-        """`whole`, `at_once`: of a RUN, as for `gather`."""
+    def __init__(
+        self, path: Path, keys: Keys = NO_KEYS, *, whole: bool = False, at_once: int = 1, say: Say = unsaid
+    ) -> None:
+        """`whole`, `at_once`, `say`: of a RUN, as for `gather`."""
         self.path = path
         self._open = ExitStack()
         try:
@@ -197,7 +200,7 @@ class Recording:
                 folders = {capsule.manifest.rank: capsule.log}
                 traces = {capsule.manifest.rank: capsule.path / layout.MEMORY}
             else:
-                self._evidence = gather(path, whole=whole, at_once=at_once)
+                self._evidence = gather(path, whole=whole, at_once=at_once, say=say)
                 if RunFolder(path).ranks.is_dir():
                     folders = {rank: RunFolder(path.resolve()).latest(rank) for rank in self._evidence.logs}
                     traces = {rank: folder / RANK_MEMORY for rank, folder in folders.items()}
@@ -284,7 +287,9 @@ def _array(data: bytes, meta: TensorMeta) -> Array:
         ) from None
 
 
-def open_recording(path: str | Path, keys: Keys = NO_KEYS, *, whole: bool = False, at_once: int = 1) -> Recording:
+def open_recording(
+    path: str | Path, keys: Keys = NO_KEYS, *, whole: bool = False, at_once: int = 1, say: Say = unsaid
+) -> Recording:
     """Opens a RUN, a capsule or another tool's files. Raises `UsageError` or `CapsuleError` if it is none of them.
 
     Of long logs of a RUN it reads the ends, unless `whole`, and less of them if `at_once` recordings are open at once.
@@ -293,4 +298,4 @@ def open_recording(path: str | Path, keys: Keys = NO_KEYS, *, whole: bool = Fals
         raise UsageError(
             f"no such file or directory: {path}", hint="give a RUN, a capsule, or a folder of dumps or traces"
         )
-    return Recording(found, keys, whole=whole, at_once=at_once)
+    return Recording(found, keys, whole=whole, at_once=at_once, say=say)

@@ -18,6 +18,7 @@ from prismdbg.job_graph.earlier_steps import check_kept, unusual
 from prismdbg.job_graph.one_iteration import check_told, one_iteration
 from prismdbg.job_graph.origin import origin_of
 from prismdbg.job_graph.recorded_step import (
+    around,
     check_computed,
     doubts_of_devices,
     last_whole_step,
@@ -31,8 +32,8 @@ from prismdbg.jobs.evidence import gather
 from prismdbg.jobs.storage.classes_file import read_classes
 from prismdbg.jobs.storage.pass_errors import read_passes
 from prismdbg.jobs.storage.run_folder import RunFolder, rank_of, read_json
-from prismdbg.log.columns import LAST_BYTES
-from prismdbg.log.rank_log import columns_of, read_log
+from prismdbg.log.columns import LAST_BYTES, read_near
+from prismdbg.log.rank_log import columns_of, rank_log, read_log
 from prismdbg.model.meanwhile import one_by_one
 from prismdbg.settings.rank_config import RANK_MEMORY
 from prismdbg.simulate.cluster.cluster import ideal
@@ -168,13 +169,22 @@ def _of_step(job: _Job, step: int) -> dict[int, RankLog]:
     if job.emulated:
         rank_end.check_whole(job.mesh, job.logs, step)
         return job.logs
-    whole = {rank: _reaching(log, job.folders[rank], step) for rank, log in job.logs.items()}
-    check_kept(job.mesh, whole, step)
-    logs = {rank: near(log, range(step, step + 1)) for rank, log in whole.items()}
+    logs = {rank: _kept_near(job, rank, step) for rank in sorted(job.logs)}
     rank_end.check_whole(job.mesh, logs, step)
     for log in logs.values():
         check_computed(log, step)
     return logs
+
+
+def _kept_near(job: _Job, rank: int, step: int) -> RankLog:
+    """Of one rank; UsageError where its log no longer has the step's calls. Of all ranks together, what is between the
+    step and the end would need gigabytes."""
+    log, steps = job.logs[rank], range(step, step + 1)
+    columns = columns_of(log)
+    if columns.read_from_later and columns.first_step_read >= step:
+        log = rank_log(read_near(job.folders[rank], around(steps)))
+    check_kept(job.mesh, {rank: log}, step)
+    return near(log, steps)
 
 
 def _doubts(job: _Job, logs: Mapping[int, RankLog], step: int) -> tuple[str, ...]:
@@ -282,12 +292,6 @@ def iteration_of(
         computed=provenance, split=provenance, from_ns=recorded.from_ns, until_ns=recorded.until_ns, traced=traced
     )
     return entries_of(recorded.graph, mesh, source)
-
-
-def _reaching(log: RankLog, folder: Path, step: int) -> RankLog:
-    """The whole log where this one, its end, does not go back to before the step."""
-    columns = columns_of(log)
-    return read_log(folder) if columns.read_from_later and columns.first_step_read >= step else log
 
 
 def _log_in(folder: Path, rank: int, newest_bytes: int | None) -> RankLog:

@@ -108,9 +108,15 @@ def near(log: RankLog, steps: range) -> RankLog:
     """With the collectives of these steps and of those around them, the last one, and those that failed: of a long log
     the others would take long to decode."""
     columns = columns_of(log)
-    wanted = (columns.step >= steps.start - 1) & (columns.step <= steps.stop) | columns.failed
+    wide = around(steps)
+    wanted = (columns.step >= wide.start) & (columns.step < wide.stop) | columns.failed
     wanted[-1:] = True
     return rank_log(columns.only(np.flatnonzero(wanted)))
+
+
+def around(steps: range) -> range:
+    """With the step before and the one after."""
+    return range(steps.start - 1, steps.stop + 1)
 
 
 def borders_of(log: RankLog, step: int) -> dict[int, Border]:

@@ -37,6 +37,7 @@ from prismdbg.jobs.storage.inventory import is_recording
 from prismdbg.jobs.storage.job_nodes import NodeState, node_states, supervisor_report
 from prismdbg.jobs.storage.job_telemetry import AT_ONCE, JobTelemetry
 from prismdbg.jobs.storage.kept_stacks import last_stacks
+from prismdbg.jobs.storage.log_memory import require_room
 from prismdbg.jobs.storage.pack import opened
 from prismdbg.jobs.storage.ranks_alive import RankProcess
 from prismdbg.jobs.storage.run_files import whole_incidents
@@ -52,7 +53,7 @@ READ_BYTES = 192 << 20  # of all ranks' logs together: 800,000 collectives, in 4
 READ_ROWS, LEAST_ROWS = 800_000, 256  # the same where there are many ranks, of all together and of each
 
 
-def _unsaid(_text: str) -> None:
+def unsaid(_text: str) -> None:
     return None
 
 
@@ -66,13 +67,14 @@ def gather(
     *,
     whole: bool = False,
     at_once: int = 1,
-    say: Say = _unsaid,
+    say: Say = unsaid,
     each: Callable[[Path, LogColumns], None] = _unseen,
 ) -> Evidence:
     """Of a run folder, of a folder with logs, of a capsule, or of another tool's files. `CapsuleError` where no log is
-    there. whole: read all of long logs, not their ends and the summaries of what is before. at_once: how many
-    recordings are in memory together, which share what is read of each. say: of long waits. each: told of
-    every log of a run folder as it is read, whatever part of it counts."""
+    there. whole: read all of long logs, not their ends and the summaries of what is before; `FacilityError` where
+    memory does not do for that. at_once: how many recordings are in memory together, which share what is read of each.
+    say: of long waits and much memory. each: told of every log of a run folder as it is read, whatever part of it
+    counts."""
     if not RunFolder(path).run_json.exists():
         from prismdbg.importers.formats import read_job  # no run needs them
 
@@ -145,6 +147,8 @@ def _of_run(path: Path, most_bytes: int | None, say: Say, each: Callable[[Path, 
     unanswered = ask_for_logs(run, nodes, say, _newest_of_each(len(before), most_bytes))
     folders = _folders(run, nodes)
     newest_bytes = _newest_of_each(max(len(before), len(folders)), most_bytes)  # no more than was asked for
+    if newest_bytes is None:
+        require_room(path, folders, say)
     logs, damaged = _logs(folders, newest_bytes, each)
     places = {name: node for node in nodes for name in node.ranks}
     on_nodes = {rank_of(folder): places[folder.name].name for folder in folders if folder.name in places}

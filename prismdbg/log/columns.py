@@ -414,6 +414,24 @@ def _read_segments(folder: Path, newest_bytes: int | None) -> LogColumns:
     return reading.columns()
 
 
+def read_near(folder: Path, steps: range) -> LogColumns:
+    """All of a log but the collectives of other steps, which may not fit in memory: of each part before its end the
+    first and the last one stay, and those that failed. Errors as of `read_whole`."""
+    return _undamaged(while_folded(lambda: _read_near(folder, steps)), folder)
+
+
+def _read_near(folder: Path, steps: range) -> LogColumns:
+    segments = _segments(folder)
+    reading = _Reading()
+    end = first_read(segments, LAST_BYTES, segments[-1][0])
+    for place, (number, path) in enumerate(segments):
+        if not reading.add(number, path):
+            break
+        if place < end:
+            reading.thin(steps)
+    return reading.columns()
+
+
 def read_beginning(folder: Path) -> LogColumns:
     """What the first segment says. `CapsuleError` where there is no log, or it is damaged there."""
     number, path = _segments(folder)[0]
@@ -434,11 +452,16 @@ def _no_log(folder: Path) -> CapsuleError:
 
 
 def first_read(segments: list[tuple[int, Path]], newest_bytes: int, covered: int) -> int:
-    """The position of the first segment that is read. The newest is, and all that the summary does not cover."""
+    """The position of the first segment that is read. The newest is, and all that the summary does not cover; at most
+    one as long as a rank makes it is more than `newest_bytes`, never a joined one."""
     left, first = newest_bytes, len(segments)
-    while first and (first == len(segments) or left > 0 or segments[first - 1][0] > covered):
+    for _, path in reversed(segments):
+        size_bytes = _readable(path, Path.stat).st_size
+        fits = left > 0 and size_bytes <= max(left, fmt.EVENT_SEGMENT_BYTES)
+        if first < len(segments) and not fits and segments[first][0] <= covered + 1:
+            break
         first -= 1
-        left -= _readable(segments[first][1], Path.stat).st_size
+        left -= size_bytes
     return first
 
 
@@ -518,6 +541,24 @@ class _Reading:
         self._add(self.ends, words, completions, fmt.COMPLETE, _COMPLETE, at)
         self._add(self.sent, words, seg.with_sent(words, completions), fmt.COMPLETE_AND_SENT, _SENT, at)
         self._add(self.waits, words, places.waits[places.waits < cut], fmt.WAIT, _WAIT, at)
+
+    def thin(self, steps: range) -> None:
+        """Drops collectives of other steps from the segment that was added last, but for its first and its last one,
+        and those that failed in it."""
+        at = len(self.paths) - 1
+        if not _is_of(self.issues, at):
+            return
+        ids, step = self.issues["record_id"][-1], self.issues["step"][-1]
+        stays = (step >= steps.start) & (step < steps.stop)
+        stays[[0, -1]] = True
+        if _is_of(self.ends, at):
+            failed = self.ends["status"][-1] == fmt.Status.FAILED
+            stays |= np.isin(ids, self.ends["record_id"][-1][failed])
+        for told in (self.issues, self.ends, self.sent, self.waits):
+            if _is_of(told, at):
+                here = ~np.isin(told["record_id"][-1], ids[~stays])
+                for parts in told.values():
+                    parts[-1] = parts[-1][here]
 
     def _header(self, words: seg.Words, number: int, path: Path) -> bool:
         header = read_header(words[: fmt.HEADER.size // seg.SLOT_BYTES].tobytes(), number, path)
@@ -650,6 +691,11 @@ class _Reading:
             whole_from=0,
             earlier_marks=self.earlier_marks,
         )
+
+
+def _is_of(told: dict[str, list[Ints]], segment: int) -> bool:
+    """Whether the last part is of this segment: of some, nothing is told."""
+    return bool(told) and segment in told["segment"][-1][:1]
 
 
 def _joined(record_id: Ints, told: dict[str, list[Ints]], absent: dict[str, int]) -> dict[str, Ints]:

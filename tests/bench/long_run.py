@@ -70,13 +70,18 @@ class LongRun:
             {"exit_code": 1, "ended_wall_ns": _WALL_NS + (steps * PER_STEP + 1000) * GAP_NS, "deaths": []},
         )
 
-    def grow(self, steps: int, parts: int) -> Iterator[None]:
-        """Writes so many steps while somebody follows: each in so many parts, one after each look."""
+    def grow(self, steps: int, parts: int, nan_from: int | None = None) -> Iterator[None]:
+        """Writes so many steps while somebody follows: each in so many parts, one after each look. The last rank sends
+        NaN from the step `nan_from` on."""
         pairs = PER_STEP // parts * PAIR.itemsize
         for first in range(0, steps, STEPS_PER_SEGMENT):
             here = min(steps - first, STEPS_PER_SEGMENT)
             late_ns = np.zeros((self._ranks, here * PER_STEP), dtype=np.int64)
-            bodies = [_steps(first, here, late_ns, rank).tobytes() for rank in range(self._ranks)]
+            blocks = [_steps(first, here, late_ns, rank) for rank in range(self._ranks)]
+            if nan_from is not None:
+                flags = fmt.IssueFlag.HAS_FINGERPRINT | fmt.IssueFlag.SENT_NONFINITE
+                blocks[-1]["pairs"]["issue"]["flags"][max(nan_from - first, 0) :] = flags
+            bodies = [each.tobytes() for each in blocks]
             at = [self._begin(rank, first // STEPS_PER_SEGMENT) for rank in range(self._ranks)]
             for number in range(here * parts):
                 start = number // parts * _STEP.itemsize + (number % parts > 0) * (_STEP.itemsize - pairs * parts)

@@ -65,6 +65,21 @@ def test_the_host_side_never_loads_torch(child_environment: dict[str, str]) -> N
     assert loaded & {"torch", "sklearn"} == set()
 
 
+def test_the_host_side_reads_logs_as_columns() -> None:
+    """A log of weeks does not fit in memory as objects. A replayed rank answers from the short one of its capsule."""
+    reader = "prismdbg.capsule.log.reader"
+    decoding = {f"{reader}.read_log", f"{reader}.LogReader", reader}
+    found = {
+        path.relative_to(PACKAGE.parent).parts[1]
+        for folder in (PACKAGE, PACKAGE.parent / "tui" / "prismdbg_tui")
+        for path in folder.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        if {f"{getattr(node, 'module', None) or ''}.{alias.name}".lstrip(".") for alias in node.names} & decoding
+    }
+    assert found == {"rank", "capsule"}, "`log.columns` reads any length; `LogFollower` follows"
+
+
 def test_importing_prismdbg_is_cheap(child_environment: dict[str, str]) -> None:
     """It is imported inside training jobs, by people who call `prismdbg.step`."""
     loaded = loaded_by(["prismdbg"], child_environment)

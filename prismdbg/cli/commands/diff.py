@@ -70,10 +70,12 @@ def command(first: Path, second: Path | None, ranks: tuple[int, ...], whole: boo
         )
     at_once = 1 if second is None else 2
     with long_work.shown(), ExitStack() as stack:
-        one = stack.enter_context(open_recording(first, keys, whole=whole, at_once=at_once))
+        one = stack.enter_context(open_recording(first, keys, whole=whole, at_once=at_once, say=console.announce))
         other = one
         if second is not None:
-            other = stack.enter_context(open_recording(second, keys, whole=whole, at_once=at_once))
+            other = stack.enter_context(
+                open_recording(second, keys, whole=whole, at_once=at_once, say=console.announce)
+            )
         sides = _rank(one, ranks[:1]), _rank(other, ranks[-1:])
         compared = compare(*map(_side, sides))
     with console.also_unread():

@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from prismdbg.capsule.log import format as fmt
 from prismdbg.jobs.storage.job_nodes import NodeFolder, job_file
 from prismdbg.jobs.storage.run_folder import RunFolder, read_json, write_json
 from prismdbg.jobs.storage.run_report import log_bytes
+from prismdbg.log.joining import APART, JOINED_BYTES
 from tests.bench.long_run import PER_STEP, STEPS_PER_SEGMENT, LongRun
+from tests.bench.sections.weeks import LOG_BYTES as KEPT_BYTES
 from tests.bench.sections.weeks import used
 from tests.bench.settings import Settings
 from tests.bench.table import Measured, Row
@@ -51,7 +54,10 @@ def measure(settings: Settings, folder: Path) -> Measured:
         rows=rows,
         notes=[
             f"Seconds of processor time. Logs are generated: {collectives():,} collectives of each rank, of which "
-            f"{LOG_BYTES >> 20} MiB are kept and a summary of the rest. The last rank never came to the last one."
+            f"{LOG_BYTES >> 20} MiB are kept and a summary of the rest. The last rank never came to the last one.",
+            f"Logs of the default size would take {settings.many_ranks * KEPT_BYTES >> 30} GiB. Each has "
+            f"{KEPT_BYTES // fmt.EVENT_SEGMENT_BYTES} files instead of {LOG_BYTES // fmt.EVENT_SEGMENT_BYTES}, and "
+            f"about {1 + KEPT_BYTES // JOINED_BYTES + APART} after it was copied from a node's folder (`--local`).",
         ],
     )
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import psutil
 
+from prismdbg.capsule.log import format as fmt
 from prismdbg.capsule.manifest import Incident, IncidentKind, Origin
 from prismdbg.cli.exit_codes import ExitCode
 from prismdbg.errors import NotReplayable
@@ -20,6 +21,7 @@ from prismdbg.jobs.capture.assemble import Ingredients, assemble
 from prismdbg.jobs.record.incidents import DEFAULT_TRIGGERS, parse_triggers
 from prismdbg.jobs.record.supervisor import POLL_S, Policy, Supervisor
 from prismdbg.jobs.storage.run_folder import RunFolder, read_json
+from prismdbg.log.joining import join
 from tests.bench.jobs import (
     PROGRAMS,
     READY_BOUND_S,
@@ -50,7 +52,8 @@ print(os.waitstatus_to_exitcode(status), used.ru_utime + used.ru_stime, used.ru_
 """
 FAST_JOB = 300_000  # collectives of a job that issues as fast as it can
 GROWN_GOAL_MIB = 8.0
-RATES = {200: 1.0, 10_000: None}  # collectives per second and rank; goals in percent of a processor
+FASTEST = 10_000
+RATES = {200: 1.0, FASTEST: None}  # collectives per second and rank; goals in percent of a processor
 
 
 def measure(settings: Settings, folder: Path) -> Measured:
@@ -60,14 +63,17 @@ def measure(settings: Settings, folder: Path) -> Measured:
     LongRun(young, RANKS, LOG_BYTES).write(few // PER_STEP)
     LongRun(old, RANKS, LOG_BYTES).write(settings.long_log // PER_STEP)
     what = f"{RANKS} ranks after {settings.long_log:,} collectives each"
-    rows = [_returned(settings, folder), _seen(settings, folder)]
+    rows = [_returned(settings, folder), _seen(settings, folder), _seen_of_all(settings, folder)]
     for command, goal in COMMANDS.items():
         rows += _read([command, str(old)], f"`{command}`, {what}", goal, settings)
     rows.append(_captured({old: settings.long_log, young: few}, what, settings))
     capsule = next(old.parent.glob("old-capsule*"))
     rows += _read(["open", str(capsule)], f"`open` of a capsule to a pipe, {what}", 2.0, settings)
     rows += _read(["open", str(old)], f"`open` of the RUN to a pipe, {what}", 2.0, settings)
-    rows += [_peak(command, what) for command in _others(old, folder)]
+    rows += [_peak(command, what) for command in _others(old, folder, settings)]
+    for log in RunFolder(old).rank_folders():
+        join(log)  # as where `--local` has copied it into RUN
+    rows += [_peak([command, str(old)], f"{what}, joined logs") for command in ("why", "open")]
     rows += [_followed(rate, goal, folder, settings) for rate, goal in RATES.items()]
     rows.append(_grown(folder, settings))
     return Measured(
@@ -104,6 +110,31 @@ def _seen(settings: Settings, folder: Path) -> Row:
     return Row(what="a NaN of a rank that issues as fast as it can is told after", values=values, unit="s", goal=2.0)
 
 
+def _seen_of_all(settings: Settings, folder: Path) -> Row:
+    values = [_told_after_s(folder / f"seen-of-all-{number}") for number in range(settings.job_rounds)]
+    rate = f"{FASTEST:,} collectives per second each"
+    return Row(what=f"a NaN of one of {RANKS} ranks with {rate} is told after", values=values, unit="s", goal=2.0)
+
+
+def _told_after_s(path: Path) -> float:
+    """Of generated logs, at the pace of the clock. While the supervisor looks nothing is written: that is caught up."""
+    long_run = LongRun(path, RANKS, pid=os.getpid())
+    policy = Policy(triggers=parse_triggers(DEFAULT_TRIGGERS), log_bytes=LOG_BYTES)
+    nan_from, steps_per_look = STEPS_PER_SEGMENT // 3, round(FASTEST * POLL_S / PER_STEP)
+    with subprocess.Popen([sys.executable, "-c", ""]) as job:
+        supervisor = Supervisor(long_run.run, policy, job, lambda _: None)
+        sent_s = began_s = time.monotonic()
+        for step, _ in enumerate(long_run.grow(8 * STEPS_PER_SEGMENT, 1, nan_from)):
+            if step == nan_from:
+                sent_s = time.monotonic()
+            time.sleep(max(began_s + step * PER_STEP / FASTEST - time.monotonic(), 0.0))
+            if step % steps_per_look == 0:
+                supervisor._look(False)
+                if step > nan_from and read_json(long_run.run.supervisor_json).get("incidents"):
+                    return time.monotonic() - sent_s
+    raise BenchError("the NaN was not told")
+
+
 def _read(command: Sequence[str], what: str, goal: float, settings: Settings) -> list[Row]:
     found = [used(command) for _ in range(settings.replays)]
     return [
@@ -112,13 +143,17 @@ def _read(command: Sequence[str], what: str, goal: float, settings: Settings) ->
     ]
 
 
-def _others(run: Path, folder: Path) -> list[list[str]]:
+def _others(run: Path, folder: Path, settings: Settings) -> list[list[str]]:
     """Commands that read the whole log and have no goal in seconds."""
     formats = ("perfetto", "flight-recorder", "chakra")
+    kept = (LOG_BYTES // fmt.EVENT_SEGMENT_BYTES - 4) * STEPS_PER_SEGMENT
+    oldest = max(settings.long_log // PER_STEP - kept, 0)
+    graph = ["graph", "build", str(run), "--mesh", f"dp={RANKS}", "-o", str(folder / "graph")]
     return [
         ["report", str(run), "-o", str(folder / "report.html")],
         ["diff", str(run), "--rank", "0", "--rank", "1"],
-        ["graph", "build", str(run), "--mesh", f"dp={RANKS}", "-o", str(folder / "graph")],
+        graph,
+        [*graph, "--step", str(oldest)],
         *(["export", str(run), "--format", name, "-o", str(folder / name)] for name in formats),
     ]
 
@@ -126,8 +161,9 @@ def _others(run: Path, folder: Path) -> list[list[str]]:
 def _peak(command: Sequence[str], what: str) -> Row:
     name = " ".join(command[: 2 if command[0] == "graph" else 1])
     name += f" --format {command[3]}" if command[0] == "export" else ""
+    of_what = ", of an old step" if "--step" in command else ""
     _, mib = used(command)
-    return Row(what=f"`{name}`, {what}: memory", values=[mib], unit="MiB", goal=MEMORY_GOAL_MIB, digits=0)
+    return Row(what=f"`{name}`{of_what}, {what}: memory", values=[mib], unit="MiB", goal=MEMORY_GOAL_MIB, digits=0)
 
 
 def used(command: Sequence[str]) -> tuple[float, float]:

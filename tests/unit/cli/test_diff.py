@@ -14,6 +14,7 @@ from prismdbg.capsule.log import format as fmt
 from prismdbg.cli import main
 from prismdbg.cli.exit_codes import ExitCode
 from prismdbg.jobs import evidence
+from prismdbg.jobs.storage import log_memory
 from prismdbg.log.columns import LogColumns
 from prismdbg.log.folding import fold
 from prismdbg.log.summary import summarize
@@ -194,8 +195,11 @@ def only_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("only_the_end")
-def test_what_was_not_read_is_not_called_equal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_was_not_read_is_not_called_equal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """They differ in step 1. The first NaN of each, which the summary keeps, is no difference either."""
+    monkeypatch.setattr(log_memory, "TOLD_BYTES", 0)
     a, b = long_run(tmp_path / "a", nan_at=2), long_run(tmp_path / "b", nan_at=3, op_at_1="broadcast_")
     assert main.run(["diff", str(a), str(b)]) == ExitCode.INCONCLUSIVE
     printed = capsys.readouterr().out
@@ -206,7 +210,9 @@ def test_what_was_not_read_is_not_called_equal(tmp_path: Path, capsys: pytest.Ca
     assert found["difference"] is None and found["calls"] == 4
     assert found["begins"] == [{"moment": "8.1", "earlier": 16, "is_cut": True}] * 2
     assert main.run(["diff", str(a), str(b), "--whole"]) == ExitCode.DIVERGED
-    assert "first difference: operator all_reduce and broadcast" in capsys.readouterr().out
+    told = capsys.readouterr()
+    assert "first difference: operator all_reduce and broadcast" in told.out
+    assert all(f"reading the logs of {run} completely takes about" in told.err for run in (a, b))
 
 
 def test_what_was_not_read_of_many_ranks_is_not_called_equal(

@@ -21,6 +21,7 @@ from prismdbg.importers import json_stream, kineto, memory_snapshot
 from prismdbg.jobs.capture.assemble import CONTEXT_RECORDS
 from prismdbg.jobs.record.checkpoints import KEPT
 from prismdbg.jobs.record.record import RecordRequest
+from prismdbg.log.joining import JOINED_BYTES
 from prismdbg.rank.c10d.store import MANY_RANKS
 from prismdbg.rank.recording.inputs import outcomes
 from prismdbg.runtime.limits import MARGIN_BYTES
@@ -144,6 +145,7 @@ def test_no_guarantee_is_without_a_row(name: str, heading: str, at_least: int) -
         ("docs/recording.md", "another {} MiB", EVENT_SEGMENT_BYTES >> 20),
         ("docs/recording.md", "about {:,} collectives before its start moment", CONTEXT_RECORDS),
         ("docs/recording.md", "fewer than {} ranks", MANY_RANKS),
+        ("docs/many-nodes.md", "joined into files of up to {} MiB", JOINED_BYTES >> 20),
         ("docs/replaying.md", "Up to {} KiB of output are noted per program", outcomes.MOST_OUTPUT_BYTES >> 10),
         ("docs/replaying.md", "and {} programs and", outcomes.MOST_PROGRAMS),
         ("docs/replaying.md", "programs and {} MiB per rank", outcomes.MOST_BYTES >> 20),

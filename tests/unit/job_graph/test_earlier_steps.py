@@ -10,10 +10,13 @@ from tiny_log import TinyLog
 
 from prismdbg.capsule.log.events import RankLog
 from prismdbg.errors import UsageError
+from prismdbg.job_graph import builder
 from prismdbg.job_graph.builder import GraphRequest, build_graph
 from prismdbg.job_graph.earlier_steps import FEW, check_kept, first_whole_step, unusual
+from prismdbg.log.columns import LogColumns, read_near
 from prismdbg.log.folding import fold
 from prismdbg.log.rank_log import columns_of, rank_log, read_log
+from prismdbg.simulate.graph import graph_file
 from prismdbg.simulate.graph.mesh import Mesh
 from tests.bench.large_capsule import PER_STEP
 from tests.bench.long_run import STEPS_PER_SEGMENT, LongRun
@@ -46,6 +49,27 @@ def test_the_first_step_that_is_kept_makes_a_graph(long_run: Path) -> None:
     assert graph.origin is not None and not any("other steps" in doubt for doubt in graph.origin.doubts)
     with pytest.raises(UsageError, match="is no longer whole in the log"):
         build_graph(GraphRequest(run=long_run, mesh=MESH, step=FIRST_KEPT - 1))
+
+
+def test_an_old_step_needs_no_whole_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of all ranks would be gigabytes."""
+    LongRun(tmp_path / "run", 2).write(2 * STEPS)
+    request = GraphRequest(run=tmp_path / "run", mesh=MESH, step=1)
+    read: list[int] = []
+
+    def seen(folder: Path, steps: range) -> LogColumns:
+        columns = read_near(folder, steps)
+        read.append(len(columns))
+        return columns
+
+    monkeypatch.setattr(builder, "read_near", seen)
+    graph_file.save(build_graph(request), tmp_path / "near")
+    at_the_end = 2 * STEPS_PER_SEGMENT * PER_STEP  # of these two segments all are read
+    assert len(read) == 2 and max(read) < at_the_end + 4 * PER_STEP
+    monkeypatch.setattr(builder, "LAST_BYTES", 1 << 40)
+    graph_file.save(build_graph(request), tmp_path / "whole")
+    assert len(read) == 2
+    assert (tmp_path / "near").read_bytes() == (tmp_path / "whole").read_bytes()
 
 
 @pytest.mark.parametrize("factor", [0.5, 2.0])

@@ -21,7 +21,9 @@ from prismdbg.capsule.log.notes import NO_STATE
 from prismdbg.capsule.log.reader import event_segments
 from prismdbg.capsule.manifest import Incident, IncidentKind, Origin
 from prismdbg.capsule.partial import partial_folder
+from prismdbg.cli import main
 from prismdbg.cli.commands import why
+from prismdbg.cli.exit_codes import ExitCode
 from prismdbg.diagnosis.evidence import Evidence
 from prismdbg.diagnosis.nonfinite import FirstNonfinite
 from prismdbg.diagnosis.verdict import Certainty
@@ -38,9 +40,10 @@ from prismdbg.jobs.record.checkpoints import list_checkpoints, usable_checkpoint
 from prismdbg.jobs.record.incidents import Wanted
 from prismdbg.jobs.record.record import RecordRequest, prepare
 from prismdbg.jobs.record.supervisor import Policy, Supervisor
-from prismdbg.jobs.storage import ranks_alive, run_report
+from prismdbg.jobs.run_overview import read_overview
+from prismdbg.jobs.storage import log_memory, ranks_alive, run_report
 from prismdbg.jobs.storage.archive_crypto import Keys
-from prismdbg.jobs.storage.run_folder import RunFolder
+from prismdbg.jobs.storage.run_folder import RunFolder, write_json
 from prismdbg.jobs.storage.run_report import rank_states
 from prismdbg.log.columns import read_columns
 from prismdbg.log.folding import fold
@@ -115,6 +118,28 @@ def test_the_first_nan_is_found_however_old_it_is(tmp_path: Path, is_dropped: bo
 
 
 @pytest.mark.usefixtures("only_the_end")
+@pytest.mark.parametrize("is_dropped", [False, True])
+def test_open_tells_from_the_summary_what_the_end_does_not_have(
+    tmp_path: Path, is_dropped: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = long_run(tmp_path, nan_at=2)
+    write_json(run.run_json, {})
+    for folder in run.rank_folders():
+        summarize(folder)
+        assert not is_dropped or fold(folder, 3 * SEGMENT_BYTES)
+
+    overview = read_overview(tmp_path)
+
+    assert overview.begins_later and [row.collectives for row in overview.ranks] == [20, 20]
+    assert [str(verdict.moment) for verdict in overview.diagnosis.verdicts if isinstance(verdict, FirstNonfinite)] == [
+        "2.1"
+    ]
+    assert main.run(["open", str(tmp_path)]) == ExitCode.OK
+    header, *rows = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
+    assert [dict(zip(header, row, strict=True))["collectives"] for row in rows] == ["20", "20"]
+
+
+@pytest.mark.usefixtures("only_the_end")
 def test_why_says_what_it_knows_from_the_summary_only(tmp_path: Path) -> None:
     run = long_run(tmp_path)
     for folder in run.rank_folders():
@@ -130,6 +155,23 @@ def test_why_says_what_it_knows_from_the_summary_only(tmp_path: Path) -> None:
     assert diagnose(gather(tmp_path, whole=True)).missing == (
         "the logs of ranks 0 and 1 begin after 14 collectives; of steps 0 to 6 a summary was read",
     )
+
+
+@pytest.mark.usefixtures("only_the_end")
+def test_why_of_whole_logs_says_what_memory_it_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for folder in long_run(tmp_path).rank_folders():
+        summarize(folder)
+    monkeypatch.setattr(log_memory, "TOLD_BYTES", 0)
+    assert main.run(["why", str(tmp_path), "--whole"]) == ExitCode.OK
+    takes = f"reading the logs of {tmp_path} completely takes about 216.0 KiB of memory"
+    assert f"prismdbg: {takes}" in capsys.readouterr().err
+    monkeypatch.setattr(log_memory, "room_bytes", lambda _pid: 1 << 17)
+    assert main.run(["why", str(tmp_path), "--whole"]) == ExitCode.LACKING
+    assert f"error: {takes}, and 128.0 KiB is free" in capsys.readouterr().err
+    assert main.run(["why", str(tmp_path)]) == ExitCode.OK
+    assert "of memory" not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("open_at", "last"), [(None, "9.2"), (8, "7.2"), (3, "2.2")])

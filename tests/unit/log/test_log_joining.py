@@ -13,7 +13,7 @@ from tiny_log import TinyLog
 from prismdbg.capsule.log import reader
 from prismdbg.capsule.log.follower import LogFollower
 from prismdbg.capsule.log.reader import event_segments, read_log
-from prismdbg.log.columns import LogColumns, read_columns
+from prismdbg.log.columns import LogColumns, first_read, read_columns
 from prismdbg.log.folding import fold, split_before
 from prismdbg.log.joining import APART, join
 from prismdbg.log.summary import preface_of_capsule, summarize
@@ -86,6 +86,21 @@ def test_a_capsule_of_it_has_its_slice_and_what_that_refers_to(tmp_path: Path) -
     assert of_slice.issued == of_all.issued and of_slice.groups == of_all.groups
     ids = of_slice.record_id.tolist()
     assert ids[0] <= 30 and ids == list(range(ids[0], of_all.issued))
+
+
+@pytest.mark.parametrize(
+    ("newest_mib", "covered", "first"),
+    [(24, 99, 3), (44, 99, 2), (64, 99, 2), (9, 99, 3), (5, 99, 4), (1, 99, 5), (24, 12, 2), (1 << 20, 99, 0)],
+)
+def test_the_end_of_a_log_is_no_longer_where_its_files_are(
+    tmp_path: Path, newest_mib: int, covered: int, first: int
+) -> None:
+    """The ends of all ranks' logs have to fit in memory."""
+    for name, mib in (("00000", 4), ("00001-00008", 32), ("00009-00016", 32), ("00017", 4), ("00018", 4), ("00019", 4)):
+        path = tmp_path / f"events.{name}.seg"
+        path.touch()
+        os.truncate(path, mib << 20)
+    assert first_read(event_segments(tmp_path), newest_mib << 20, covered) == first
 
 
 def test_a_reader_finds_each_record_once_whenever_it_looks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

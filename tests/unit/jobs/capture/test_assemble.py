@@ -21,11 +21,13 @@ from prismdbg.capsule.stacks import JobStacks
 from prismdbg.cli import main
 from prismdbg.cli.exit_codes import ExitCode
 from prismdbg.errors import CapsuleError, NotReplayable
+from prismdbg.jobs.capture import assemble as assemble_module
 from prismdbg.jobs.capture.assemble import Ingredients, assemble
 from prismdbg.jobs.replay.replay import ReplayRequest, open_replay, redacted_arguments
 from prismdbg.jobs.storage.kept_stacks import keep_stacks
 from prismdbg.jobs.storage.run_folder import RunFolder, read_json, write_json
 from prismdbg.jobs.storage.verify import Severity, findings, require_replayable
+from prismdbg.log.columns import read_columns
 from prismdbg.model.collective import TensorMeta
 from prismdbg.model.moment import Moment
 from prismdbg.runtime.environment import Environment
@@ -229,6 +231,25 @@ def test_the_log_of_a_capsule_is_the_one_that_it_holds(tmp_path: Path, monkeypat
     )
     assert capsule.manifest.moment_b == Moment(1, 4)
     require_replayable(capsule)
+
+
+@pytest.mark.parametrize(("past", "begins"), [(47, 34), (48, 38), (51, 38), (52, 42), (12, 0)])
+def test_the_log_of_a_capsule_begins_a_while_before_its_start_and_not_earlier(
+    past: int, begins: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the segment in which the first of the collectives before it was issued: segments are copied as they are."""
+    monkeypatch.setattr(assemble_module, "CONTEXT_RECORDS", 10)
+    run, log = written_run(tmp_path / "run")  # six collectives
+    for step in range(2, 16):
+        log.next_segment()
+        for number in range(1, 5):
+            log.complete(log.issue(step, number), bytes(16))
+    parts = Ingredients(
+        run=run, folder=run.ranks / "0", output=tmp_path / "capsule", origin=Origin.IMAGE, past_records=past,
+        incident=Incident(kind=IncidentKind.REQUEST, text="by hand"),
+    )  # fmt: skip
+    columns = read_columns(assemble(parts).log)
+    assert columns.record_id.tolist() == list(range(begins, 62))
 
 
 def test_secrets_of_the_command_line_and_the_environment_stay_out(tmp_path: Path) -> None:
