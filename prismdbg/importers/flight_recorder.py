@@ -20,6 +20,7 @@ from prismdbg.capsule.limits import MAX_IMPORTED_RANKS
 from prismdbg.capsule.log.events import RankLog
 from prismdbg.errors import CapsuleError, UsageError, quoted
 from prismdbg.importers import torchcomms
+from prismdbg.importers.coalesced import without_ends
 from prismdbg.importers.dump_form import Dump, Entry
 from prismdbg.importers.file_rank import rank_of_name
 from prismdbg.importers.imported_job import ImportedJob
@@ -103,6 +104,8 @@ def read_dumps(dumps: Mapping[int, Path]) -> ImportedJob:
         except CapsuleError as error:
             damaged[rank] = str(error)
     read, of_torchcomms = torchcomms.as_c10d(read)
+    for dump in read.values():
+        dump["entries"] = without_ends(dump["entries"])
     groups, inferred = _groups(read, JobGroups(dumps.values()))
     over = frozenset(_over(entry) for dump in read.values() for entry in dump["entries"] if _is_over(entry))
     logs = {rank: _log(rank, dump, groups, over) for rank, dump in read.items()}
@@ -198,7 +201,7 @@ def _over(entry: Entry) -> tuple[str, int, bool]:
 
 def _log(rank: int, dump: Dump, groups: dict[str, Group], over: frozenset[tuple[str, int, bool]]) -> RankLog:
     """`over`: what is over for any rank. gloo is late to say so, and a call that all have come to is no hang there."""
-    entries: list[Entry] = sorted(dump["entries"], key=lambda entry: entry["record_id"])
+    entries: list[Entry] = dump["entries"]
     first = entries[0]["record_id"] if entries else 0
     kept = [entry for entry in _one_each(entries) if first == 0 or not entry["is_p2p"]]
     messages: Counter[_Call] = Counter()

@@ -159,6 +159,95 @@ def test_parts_of_a_coalesced_call_are_one(tmp_path: Path) -> None:
     assert [call.identity.seq for call in log.collectives] == [1, 2]
 
 
+def part(record_id: int, title: str, number: int, **other: Any) -> dict[str, Any]:
+    """Of a coalesced region: torch records it without a work, so that it stays scheduled."""
+    told = {"collective_seq_id": number, "retired": False, "time_discovered_completed_ns": None} | other
+    return entry(record_id, title, state="scheduled", **told)
+
+
+def end(record_id: int, number: int, title: str = "nccl:coalesced", **other: Any) -> dict[str, Any]:
+    """Of a coalesced region: it has the state and the times of all parts, no tensors, and is never a message."""
+    bare = {name: [] for name in ("input_sizes", "input_dtypes", "output_sizes", "output_dtypes")}
+    return entry(record_id, title, collective_seq_id=number, **bare | other)
+
+
+def uneven_all_gather(record_id: int, number: int) -> list[dict[str, Any]]:
+    sizes = [{"input_sizes": [[size]], "output_sizes": [[size]]} for size in (3, 5)]
+    parts = [part(record_id + n, "nccl:_broadcast_oop", number, **size) for n, size in enumerate(sizes)]
+    return [*parts, end(record_id + len(parts), number, "nccl:ALLGATHER_coalesced")]
+
+
+def test_a_coalesced_call_ends_where_its_region_ends(tmp_path: Path) -> None:
+    calls = [entry(0), *uneven_all_gather(1, 2), entry(4, collective_seq_id=3)]
+    assert diagnosed(write(tmp_path / "whole", dump(*calls), dump(*calls))).verdicts == ()
+    log = read_dumps(find_dumps(tmp_path / "whole")).logs[0]
+    assert [(call.op, call.identity.seq, call.state) for call in log.collectives] == [
+        ("allreduce_", 1, State.COMPLETED),
+        ("broadcast_", 2, State.COMPLETED),
+        ("allreduce_", 3, State.COMPLETED),
+    ]
+    assert log.collectives[1].time_completed_ns == BEGAN_NS + 3 + 5
+    hung = write(tmp_path / "hung", dump(*calls, waiting(5, collective_seq_id=4)), dump(*calls))
+    verdict = diagnosed(hung).verdicts[0]
+    assert (verdict.kind, verdict.certainty, verdict.ranks[0]) == ("stopped", Certainty.LIKELY, 1)
+    assert "#4" in verdict.text
+
+
+def test_a_hang_in_a_coalesced_call_is_one(tmp_path: Path) -> None:
+    calls = [entry(0), *uneven_all_gather(1, 2)]
+    calls[-1] |= {"state": "started", "retired": False, "time_discovered_completed_ns": None}
+    verdict = diagnosed(write(tmp_path / "d", dump(*calls), dump(entry(0)))).verdicts[0]
+    assert (verdict.kind, verdict.ranks[0]) == ("stopped", 1)
+
+
+def test_a_coalesced_call_whose_first_parts_the_ring_has_lost_is_left_out(tmp_path: Path) -> None:
+    """Its next part is no other's first."""
+    calls = [each for n in range(3) for each in uneven_all_gather(10 + 3 * n, 4 + n)]
+    job = read_dumps(find_dumps(write(tmp_path / "d", dump(*calls[4:]), dump(*calls[2:]))))
+    assert [[call.identity.seq for call in log.collectives] for log in job.logs.values()] == [[6], [5, 6]]
+    assert diagnosed(tmp_path / "d").verdicts == ()
+
+
+def batch(record_id: int, title: str, number: int, p2p_number: int, **ended: Any) -> list[dict[str, Any]]:
+    """What `batch_isend_irecv` records of one message: `number` is that of the group's previous collective."""
+    sent = part(record_id, title, number, is_p2p=True, p2p_seq_id=p2p_number)
+    return [sent, end(record_id + 1, number, p2p_seq_id=p2p_number, **ended)]
+
+
+def test_the_end_of_a_batch_of_messages_is_no_collective(tmp_path: Path) -> None:
+    """Not where the ring has lost the collective of its number either."""
+    after = entry(12, collective_seq_id=8)
+    sender = dump(entry(9, collective_seq_id=7), *batch(10, "nccl:send 0->1", 7, 1), after)
+    receiver = dump(*batch(10, "nccl:recv 1<-0", 7, 1), after)
+    assert diagnosed(write(tmp_path / "d", sender, receiver)).verdicts == ()
+    without_message = dump(*batch(10, "nccl:recv 1<-0", 7, 1)[1:], after)
+    assert diagnosed(write(tmp_path / "e", sender, without_message)).verdicts == ()
+
+
+def test_messages_of_a_batch_end_with_it(tmp_path: Path) -> None:
+    sender = dump(entry(0), *batch(1, "nccl:send 0->1", 1, 1))
+    receiver = dump(entry(0), *batch(1, "nccl:recv 1<-0", 1, 1))
+    folder = write(tmp_path / "d", sender, receiver)
+    log = read_dumps(find_dumps(folder)).logs[0]
+    assert [(call.op, call.state) for call in log.collectives] == [
+        ("allreduce_", State.COMPLETED),
+        ("send", State.COMPLETED),
+    ]
+    assert diagnosed(folder).verdicts == ()
+    open_end = {"state": "started", "retired": False, "time_discovered_completed_ns": None}
+    waits = dump(entry(0), *batch(1, "nccl:recv 1<-0", 1, 1, **open_end))
+    log = read_dumps(find_dumps(write(tmp_path / "e", dump(entry(0)), waits))).logs[1]
+    assert [call.state for call in log.collectives] == [State.COMPLETED, State.SCHEDULED]
+
+
+def test_a_region_of_collectives_of_an_older_torch_is_a_call(tmp_path: Path) -> None:
+    """Before dump version 2.7 only its end was recorded."""
+    log = read_dumps(find_dumps(write(tmp_path / "d", dump(entry(0), end(1, 2), entry(2, collective_seq_id=3))))).logs[
+        0
+    ]
+    assert [call.identity.seq for call in log.collectives] == [1, 2, 3]
+
+
 def test_a_damaged_dump_is_named_and_the_others_speak(tmp_path: Path) -> None:
     folder = write(tmp_path / "d", dump(entry(0)), dump(entry(0)))
     (folder / "nccl_trace_rank_1").write_bytes(pickle.dumps(dump(entry(0)))[:-40])
