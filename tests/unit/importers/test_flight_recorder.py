@@ -144,6 +144,23 @@ def test_members_that_nobody_lists_are_inferred_and_it_is_said(tmp_path: Path) -
     assert any("no dump lists the members of group 'world', 'tp'" in line for line in job.gaps)
 
 
+def test_groups_of_one_name_and_other_members_are_two(tmp_path: Path) -> None:
+    """Where `split_group` numbers them, the halves of a job have one name."""
+    half: dict[str, Any] = {"process_group": ("1", "mesh_tp")}
+
+    def of(title: str, members: str, *more: dict[str, Any]) -> dict[str, Any]:
+        config = {"1": {"name": "1", "desc": "mesh_tp", "ranks": members}}
+        return dump(entry(0, title, **half), *more) | {"pg_config": config}
+
+    first, second = of("nccl:all_reduce", "[0, 1]"), of("nccl:broadcast", "[2, 3]")
+    job = read_dumps(find_dumps(folder := write(tmp_path / "d", first, first, second, second)))
+    assert {name: group.ranks for name, group in job.logs[0].groups.items()} == {"1 [0,1]": (0, 1), "1 [2,3]": (2, 3)}
+    assert diagnosed(folder).verdicts == ()
+    hung = write(tmp_path / "h", of("nccl:all_reduce", "[0, 1]", waiting(1, **half)), first, second, second)
+    verdict = diagnosed(hung).verdicts[0]
+    assert (verdict.kind, verdict.ranks[0]) == ("stopped", 1) and "rank 1 never joined it" in verdict.text
+
+
 def test_gloo_is_late_to_say_that_a_call_is_over(tmp_path: Path) -> None:
     over = entry(0, "gloo:all_reduce", state="scheduled", time_discovered_completed_ns=None)
     late = over | {"retired": False}

@@ -198,6 +198,17 @@ def test_members_that_torch_cut_are_those_of_the_stride(tmp_path: Path) -> None:
     assert job.logs[0].groups["9"].ranks == (0, 2, 4, 6)
 
 
+def test_groups_of_one_name_and_other_members_are_two(tmp_path: Path) -> None:
+    halves = [PAIRS | {"ranks": ranks} for ranks in ([0, 1], [2, 3])]
+    other = [event("c10d::broadcast_", 10), described(10, 4, "1", **{"Collective name": "broadcast"})]
+    calls = [all_gather(10, 4), all_gather(10, 4), other, other]
+    traces = [trace(rank, *events, groups=(halves[rank // 2],)) for rank, events in enumerate(calls)]
+    job = read(folder := write(tmp_path / "t", *traces))
+    assert {name: group.ranks for name, group in job.logs[0].groups.items()} == {"1 [0,1]": (0, 1), "1 [2,3]": (2, 3)}
+    assert [log.collectives[0].group for log in job.logs.values()] == ["1 [0,1]"] * 2 + ["1 [2,3]"] * 2
+    assert diagnosed(folder).verdicts == ()
+
+
 def test_calls_that_only_one_window_has_are_left_out(tmp_path: Path) -> None:
     first = [call for seq in (3, 4, 5) for call in all_gather(10.0 * seq, seq)]
     second = [call for seq in (4, 5, 6, 7) for call in all_gather(10.0 * seq, seq)]
