@@ -27,7 +27,7 @@ from prismdbg.importers.group_names import own_names
 from prismdbg.importers.imported_job import ImportedJob
 from prismdbg.importers.job_groups import JobGroups
 from prismdbg.importers.plain_pickle import read_pickle
-from prismdbg.importers.torch_names import OPS_BY_TITLE, dtype_of
+from prismdbg.importers.torch_names import OPS_BY_TITLE, device_of, dtype_of
 from prismdbg.model.collective import Collective, Frame, Group, Identity, State, TensorMeta
 from prismdbg.model.moment import Moment
 from prismdbg.model.ops import Movement, ops_of
@@ -274,6 +274,7 @@ def _collective(record_id: int, entry: Entry, call: _Call, nth: int, is_over: bo
     """`nth`: how many like it came before. A completion of which the time is not known is as early as it may be."""
     created, completed = entry["time_created_ns"], entry.get("time_discovered_completed_ns") or None
     group, op, peer = call
+    device = device_of(entry["profiling_name"].partition(":")[0])
     return Collective(
         record_id=record_id,
         moment=Moment(0, record_id + 1),
@@ -286,8 +287,8 @@ def _collective(record_id: int, entry: Entry, call: _Call, nth: int, is_over: bo
         tag=0,
         reduce_op="",
         timeout_ms=max(entry.get("timeout_ms", 0), 0),
-        inputs=_tensors(entry.get("input_sizes", []), entry.get("input_dtypes", [])),
-        outputs=_tensors(entry.get("output_sizes", []), entry.get("output_dtypes", [])),
+        inputs=_tensors(entry.get("input_sizes", []), entry.get("input_dtypes", []), device),
+        outputs=_tensors(entry.get("output_sizes", []), entry.get("output_dtypes", []), device),
         fingerprint=None,
         sent_nonfinite=False,
         time_created_ns=created,
@@ -298,9 +299,9 @@ def _collective(record_id: int, entry: Entry, call: _Call, nth: int, is_over: bo
     )
 
 
-def _tensors(sizes: list[list[int]], dtypes: list[str]) -> tuple[TensorMeta, ...]:
+def _tensors(sizes: list[list[int]], dtypes: list[str], device: str) -> tuple[TensorMeta, ...]:
     names = [*dtypes, *[""] * len(sizes)]
-    return tuple(TensorMeta(tuple(shape), dtype_of(name)) for shape, name in zip(sizes, names, strict=False))
+    return tuple(TensorMeta(tuple(shape), dtype_of(name), device) for shape, name in zip(sizes, names, strict=False))
 
 
 def _gaps(dumps: Mapping[int, Dump], logs: Mapping[int, RankLog], inferred: Sequence[str]) -> Iterator[str]:

@@ -15,9 +15,11 @@ from prismdbg.diagnosis.why import Diagnosis, diagnose
 from prismdbg.errors import UsageError
 from prismdbg.importers import dump_form, flight_recorder, torch_names
 from prismdbg.importers.flight_recorder import find_dumps, read_dumps
+from prismdbg.job_graph.builder import GraphRequest, build_graph
 from prismdbg.jobs.evidence import gather
 from prismdbg.model.collective import State
 from prismdbg.model.ops import OPS
+from prismdbg.simulate.graph.mesh import Mesh
 
 BEGAN_NS = 1_790_000_000_000_000_000
 TRAIN = {"name": "step", "filename": "/job/train.py", "line": 40}
@@ -159,6 +161,22 @@ def test_groups_of_one_name_and_other_members_are_two(tmp_path: Path) -> None:
     hung = write(tmp_path / "h", of("nccl:all_reduce", "[0, 1]", waiting(1, **half)), first, second, second)
     verdict = diagnosed(hung).verdicts[0]
     assert (verdict.kind, verdict.ranks[0]) == ("stopped", 1) and "rank 1 never joined it" in verdict.text
+
+
+@pytest.mark.parametrize(
+    ("title", "device"), [("nccl:all_reduce", "cuda"), ("xccl:all_reduce", "xpu"), ("gloo:all_reduce", "cpu")]
+)
+def test_where_the_tensors_are_is_the_backends_device(tmp_path: Path, title: str, device: str) -> None:
+    """NCCL's calls are issued and left: what the GPU computed before them is not in a dump."""
+    folder = write(tmp_path / "d", dump(entry(0, title)), dump(entry(0, title)))
+    (call,) = read_dumps(find_dumps(folder)).logs[0].collectives
+    assert (call.inputs[0].device, call.outputs[0].device) == (device, device)
+    request = GraphRequest(run=folder, mesh=Mesh.parse("dp=2"))
+    if device == "cpu":
+        assert build_graph(request).mesh.world == 2
+    else:
+        with pytest.raises(UsageError, match=f"ran step 0 on {device}: the log does not show how long it computed"):
+            build_graph(request)
 
 
 def test_gloo_is_late_to_say_that_a_call_is_over(tmp_path: Path) -> None:

@@ -15,8 +15,10 @@ from prismdbg.errors import CapsuleError, UsageError
 from prismdbg.importers import json_stream, kineto
 from prismdbg.importers.formats import is_imported, read_job
 from prismdbg.importers.imported_job import ImportedJob
+from prismdbg.job_graph.builder import GraphRequest, build_graph
 from prismdbg.jobs.evidence import gather
 from prismdbg.model.collective import Identity, TensorMeta
+from prismdbg.simulate.graph.mesh import Mesh
 
 BASE_NS = 1_790_857_026_000_000_000
 BEGAN_US = 4_753_662_400_000.0
@@ -179,7 +181,8 @@ def test_a_call_that_its_backend_describes_has_group_and_number(tmp_path: Path) 
     job = read(write(tmp_path / "t", *(trace(rank, *events, groups=(WORLD, PAIRS)) for rank in (0, 1))))
     (call,) = job.logs[1].collectives
     assert (call.identity, call.op, call.duration_ns) == (Identity("1", 41), "allgather_", 70_000)
-    assert (call.inputs, call.outputs) == ((TensorMeta((2,), "float32"),), (TensorMeta((4,), "float32"),))
+    sent, received = TensorMeta((2,), "float32", "cuda"), TensorMeta((4,), "float32", "cuda")
+    assert (call.inputs, call.outputs) == ((sent,), (received,))
     assert not any("not numbered" in gap for gap in job.gaps)
 
 
@@ -242,6 +245,41 @@ def test_why_finds_a_call_that_does_not_match_and_a_rank_that_is_late(tmp_path: 
     ahead = [each | {"ts": each["ts"] + 7e6} for each in (*marks, *late)]
     other = write(tmp_path / "o", trace(0, *marks, *early), trace(1, *ahead, host="n2"))
     assert diagnosed(other).verdicts[0].ranks[0] == 1, "clocks of two machines are compared by what ended together"
+
+
+NCCL = WORLD | {"backend_config": "cpu:gloo,cuda:nccl"}
+
+
+def on_gpu(rank: int, *, kernels: bool = True) -> dict[str, Any]:
+    """Of 30 steps of a second: rank 1's host issues its call later, and the GPUs come to it together."""
+    events = []
+    for number in range(1, 31):
+        at = 1e6 * number
+        events += [step(number, at, 990_000), *all_gather(at + (100_000, 400_000)[rank], number, "0")]
+        if kernels:
+            kernel = {"External id": 100 + number, "Collective name": "all_gather"}
+            events.append(event("ncclDevKernel_AllGather", at + 900_000, 50_000, cat="kernel", tid=20, **kernel))
+    return trace(rank, *events, groups=(NCCL,))
+
+
+def test_a_host_that_issues_work_for_a_gpu_later_is_not_late(tmp_path: Path) -> None:
+    folder = write(tmp_path / "t", on_gpu(0), on_gpu(1))
+    call = read(folder).logs[1].collectives[0]
+    assert (call.is_on_device, call.inputs[0].device, call.outputs[0].device) == (True, "cuda", "cuda")
+    assert diagnosed(folder).verdicts == ()
+
+
+def test_a_backend_of_gpus_tells_where_the_tensors_are(tmp_path: Path) -> None:
+    of_nccl = read(write(tmp_path / "nccl", on_gpu(0, kernels=False))).logs[0].collectives
+    assert [call.is_on_device for call in of_nccl] == [True] * 30
+    of_gloo = read(write(tmp_path / "gloo", trace(0, *all_reduce(10, 1), groups=(NCCL,)))).logs[0].collectives
+    assert [call.is_on_device for call in of_gloo] == [False]
+
+
+def test_no_graph_is_built_without_what_the_gpu_computed(tmp_path: Path) -> None:
+    folder = write(tmp_path / "t", on_gpu(0), on_gpu(1))
+    with pytest.raises(UsageError, match="rank 0 ran step 30 on cuda: the log does not show how long it computed"):
+        build_graph(GraphRequest(run=folder, mesh=Mesh.parse("dp=2")))
 
 
 def test_without_a_schedule_steps_are_the_optimizers(tmp_path: Path) -> None:
