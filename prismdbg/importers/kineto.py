@@ -181,7 +181,7 @@ def _object(value: object) -> Mapping[str, Any]:
 def _take(found: _Found, value: Any, where: str) -> None:
     """Keeps an event that says something of calls."""
     name = value.get("name") if isinstance(value, dict) and value.get("ph") == "X" else None
-    if not isinstance(name, str):
+    if not isinstance(name, str) or value.get("cat") == "gpu_user_annotation":  # a copy, of the time of its kernels
         return
     if value.get("cat") == "python_function":
         found.has_functions = True

@@ -18,6 +18,7 @@ from prismdbg.importers.imported_job import ImportedJob
 from prismdbg.job_graph.builder import GraphRequest, build_graph
 from prismdbg.jobs.evidence import gather
 from prismdbg.model.collective import Identity, TensorMeta
+from prismdbg.simulate.graph.entries import Kind
 from prismdbg.simulate.graph.mesh import Mesh
 
 BASE_NS = 1_790_857_026_000_000_000
@@ -247,6 +248,29 @@ def test_why_finds_a_call_that_does_not_match_and_a_rank_that_is_late(tmp_path: 
     assert diagnosed(other).verdicts[0].ranks[0] == 1, "clocks of two machines are compared by what ended together"
 
 
+@pytest.mark.parametrize(
+    ("op", "title", "told"),
+    [("allgather_", "all_gather", 1), ("reduce_scatter_", "reduce_scatter", 0)],  # the other list is not in a trace
+)
+def test_a_graph_has_all_bytes_of_a_call_of_which_one_part_is_told(
+    tmp_path: Path, op: str, title: str, told: int
+) -> None:
+    dims: list[Any] = [[], [], [], [], []]
+    dims[told] = [[1000]]
+    types = ["TensorList" if each else "" for each in dims]
+    call: dict[str, Any] = {"Record function id": 3, "Input type": types, "Input Dims": dims}
+    work: dict[str, Any] = {"Record function id": 4, "Input type": ["float"], "Input Dims": [[1000]]}
+    events = [
+        step(0, 0, 500),
+        event(f"c10d::{op}", 100, **call),
+        event(f"gloo:{title}", 101, 20, cat="user_annotation", tid=9, **work),
+    ]
+    world = WORLD | {"pg_size": 8, "ranks": list(range(8))}
+    folder = write(tmp_path / "t", *(trace(rank, *events, groups=(world,)) for rank in range(8)))
+    entries = build_graph(GraphRequest(run=folder, mesh=Mesh.parse("dp=8"))).class_of(0).entries
+    assert entries.size_bytes[entries.kind == Kind.COLLECTIVE].tolist() == [32_000]
+
+
 NCCL = WORLD | {"backend_config": "cpu:gloo,cuda:nccl"}
 
 
@@ -288,6 +312,22 @@ def test_without_a_schedule_steps_are_the_optimizers(tmp_path: Path) -> None:
         write(tmp_path / "t", trace(0, *optimizer, *all_reduce(10, 1), *all_reduce(100, 3), *all_reduce(200, 5)))
     )
     assert [str(call.moment) for call in job.logs[0].collectives] == ["0.1", "1.1", "2.1"]
+
+
+def test_steps_are_those_of_the_host(tmp_path: Path) -> None:
+    """A trace with GPU activities has each annotation again, for the time that its kernels took."""
+    for name, host in (("ProfilerStep#", ("4", "5")), ("Optimizer.step#", ("SGD.step", "SGD.step"))):
+        marks = [
+            event(f"{name}{each}", at, 80, cat="user_annotation") for each, at in zip(host, (50, 150), strict=True)
+        ]
+        copies = [mark | {"cat": "gpu_user_annotation", "ts": mark["ts"] + 70, "tid": 20} for mark in marks]
+        calls = [*all_reduce(60, 1), *all_reduce(125, 3), *all_reduce(160, 5), *all_reduce(240, 7)]
+        folders = [
+            write(tmp_path / f"{len(name)}{len(more)}", trace(0, *marks, *more, *calls)) for more in ([], copies)
+        ]
+        of_host, of_both = (read(folder).logs[0] for folder in folders)
+        assert [call.moment for call in of_both.collectives] == [call.moment for call in of_host.collectives]
+        assert of_both.steps == of_host.steps
 
 
 def test_a_packed_trace_is_read_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
