@@ -67,12 +67,13 @@ def write_traces(logs: Mapping[int, RankLog], folder: Path, *, last: int) -> Wri
     group, in `folder`, which exists."""
     written = Written()
     numbers = _group_numbers(logs)
-    members = {number: list(group.ranks) for number, group in numbers.values()}
     for rank, log in one_by_one(sorted(logs.items()), "writing the traces of ranks"):
         with (folder / f"{NAME}.{rank}{SUFFIX}").open("wb") as file:
-            _write_rank(file, log, last, numbers, written)
+            groups = {name: group for name, group in log.groups.items() if group.ranks}
+            own = {name: (numbers[name, group.ranks], group) for name, group in groups.items()}
+            _write_rank(file, log, last, own, written)
         written.ranks.append(rank)
-    listed = {str(number): ranks for number, ranks in sorted(members.items())}
+    listed = {str(number): list(ranks) for (_, ranks), number in numbers.items()}
     (folder / GROUPS_FILE).write_text(json.dumps(listed, indent=1) + "\n", encoding="utf-8")
     return written
 
@@ -80,12 +81,10 @@ def write_traces(logs: Mapping[int, RankLog], folder: Path, *, last: int) -> Wri
 _Numbers = Mapping[str, tuple[int, Group]]
 
 
-def _group_numbers(logs: Mapping[int, RankLog]) -> _Numbers:
-    """From 1: a reader may take a group's name for a number."""
-    groups: dict[str, Group] = {}
-    for log in logs.values():
-        groups |= {name: group for name, group in log.groups.items() if group.ranks}
-    return {name: (number, groups[name]) for number, name in enumerate(sorted(groups), start=1)}
+def _group_numbers(logs: Mapping[int, RankLog]) -> dict[tuple[str, tuple[int, ...]], int]:
+    """By name and members, from 1: a reader may take a group's name for a number. A name may be several groups."""
+    found = {(name, group.ranks) for log in logs.values() for name, group in log.groups.items() if group.ranks}
+    return {each: number for number, each in enumerate(sorted(found), start=1)}
 
 
 def _write_rank(file: IO[bytes], log: RankLog, last: int, numbers: _Numbers, written: Written) -> None:

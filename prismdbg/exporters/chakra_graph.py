@@ -121,7 +121,7 @@ def _call(mesh: Mesh, rank: int, entries: Entries, number: int, needs: set[int],
         duration_micros=max(int(entries.duration_ns[number]), 0) // _NS_PER_US,
     )
     node.attr.add(name="is_cpu_op", bool_val=False)
-    node.attr.add(name="comm_size", int64_val=int(entries.size_bytes[number]))
+    size_bytes = int(entries.size_bytes[number])
     if isinstance(where, Toward):
         peer = _moved(mesh, rank, where)
         source, target = (rank, peer) if kind is Kind.SEND else (peer, rank)
@@ -132,9 +132,13 @@ def _call(mesh: Mesh, rank: int, entries: Entries, number: int, needs: set[int],
     else:
         if op not in _TYPES:
             raise UsageError(f"unknown collective {op!r} in the graph", hint="build the graph again")
+        members = _members(mesh, rank, where)
+        if _TYPES[op] == "ALL_GATHER":  # a graph has what a rank gets, and a trace what it passes in
+            size_bytes //= len(members)
         node.attr.add(name="comm_type", int64_val=COLLECTIVES.index(_TYPES[op]))
-        node.attr.add(name="pg_name", string_val=str(groups.number(where.tag, _members(mesh, rank, where))))
+        node.attr.add(name="pg_name", string_val=str(groups.number(where.tag, members)))
         node.attr.add(name="pg_desc", string_val=str(where))
+    node.attr.add(name="comm_size", int64_val=size_bytes)
     if line := entries.texts[entries.line[number]]:
         node.attr.add(name="source", string_val=line)
     return node

@@ -20,6 +20,7 @@ class Entry(TypedDict):
     record_id: Count
     process_group: list[str]
     collective_seq_id: Count
+    p2p_seq_id: NotRequired[Count]
     profiling_name: str
     is_p2p: bool
     state: str

@@ -20,12 +20,14 @@ from prismdbg.capsule.limits import MAX_IMPORTED_RANKS
 from prismdbg.capsule.log.events import RankLog
 from prismdbg.errors import CapsuleError, UsageError, quoted
 from prismdbg.importers import torchcomms
+from prismdbg.importers.coalesced import without_ends
 from prismdbg.importers.dump_form import Dump, Entry
 from prismdbg.importers.file_rank import rank_of_name
+from prismdbg.importers.group_names import own_names
 from prismdbg.importers.imported_job import ImportedJob
 from prismdbg.importers.job_groups import JobGroups
 from prismdbg.importers.plain_pickle import read_pickle
-from prismdbg.importers.torch_names import OPS_BY_TITLE, dtype_of
+from prismdbg.importers.torch_names import OPS_BY_TITLE, device_of, dtype_of
 from prismdbg.model.collective import Collective, Frame, Group, Identity, State, TensorMeta
 from prismdbg.model.moment import Moment
 from prismdbg.model.ops import Movement, ops_of
@@ -102,8 +104,12 @@ def read_dumps(dumps: Mapping[int, Path]) -> ImportedJob:
             read[rank] = _read(path)
         except CapsuleError as error:
             damaged[rank] = str(error)
+    members = _members(read)
+    _give_own_names(read, members)
     read, of_torchcomms = torchcomms.as_c10d(read)
-    groups, inferred = _groups(read, JobGroups(dumps.values()))
+    for dump in read.values():
+        dump["entries"] = without_ends(dump["entries"])
+    groups, inferred = _groups(read, members, JobGroups(dumps.values()))
     over = frozenset(_over(entry) for dump in read.values() for entry in dump["entries"] if _is_over(entry))
     logs = {rank: _log(rank, dump, groups, over) for rank, dump in read.items()}
     return ImportedJob(
@@ -149,33 +155,53 @@ def _entry(entry: object, where: str) -> Entry:
     return checked_json.checked(Entry, entry, where)
 
 
-def _groups(dumps: Mapping[int, Dump], of_job: JobGroups) -> tuple[dict[str, Group], frozenset[str]]:
+def _members(dumps: Mapping[int, Dump]) -> dict[str, tuple[int, ...]]:
+    """By text: many groups, of a dump or of several, can have one list."""
+    configs = (config for dump in dumps.values() for config in dump.get("pg_config", {}).values())
+    texts = dict.fromkeys(config.get("ranks", "") for config in configs)
+    return {text: _ranks(text) for text in texts}
+
+
+def _give_own_names(dumps: Mapping[int, Dump], members: Mapping[str, tuple[int, ...]]) -> None:
+    listed = {rank: _listed(dump, members) for rank, dump in dumps.items()}
+    for rank, names in own_names(listed).items():
+        dump = dumps[rank]
+        for entry in dump["entries"]:
+            name, description = entry["process_group"]
+            entry["process_group"] = [names.get(name, name), description]
+        configs = {config.get("name") or key: config for key, config in dump.get("pg_config", {}).items()}
+        dump["pg_config"] = {
+            names.get(name, name): config | {"name": names.get(name, name)} for name, config in configs.items()
+        }
+
+
+def _listed(dump: Dump, members: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
+    configs = dump.get("pg_config", {}).items()
+    return {config.get("name") or key: members[config.get("ranks", "")] for key, config in configs}
+
+
+def _groups(
+    dumps: Mapping[int, Dump], members: Mapping[str, tuple[int, ...]], of_job: JobGroups
+) -> tuple[dict[str, Group], frozenset[str]]:
     """By name, and those whose members no dump lists: then the ranks that called something in it are taken for them,
     and all ranks for the default group's."""
     listed: dict[str, tuple[int, ...]] = {}
-    by_text: dict[str, tuple[int, ...]] = {}  # many groups, of this dump or of others, can have one list
     seen: dict[str, set[int]] = {}
     descriptions: dict[str, str] = {}
     for rank, dump in dumps.items():
-        for name, config in dump.get("pg_config", {}).items():
-            text = config.get("ranks", "")
-            if text not in by_text:
-                by_text[text] = _ranks(text)
-            if by_text[text]:
-                listed[config.get("name") or name] = by_text[text]
+        listed |= {name: ranks for name, ranks in _listed(dump, members).items() if ranks}
         for entry in dump["entries"]:
             name, description = entry["process_group"]
             seen.setdefault(name, set()).add(rank)
             descriptions.setdefault(name, description)
-    world = 1 + max([*dumps, *(rank for ranks in by_text.values() for rank in ranks)], default=-1)
+    world = 1 + max([*dumps, *(rank for ranks in members.values() for rank in ranks)], default=-1)
     inferred = frozenset(seen.keys() - listed.keys())
-    members = {
+    taken = {
         name: of_job.members(name, 0, 1, world) if descriptions[name] == _DEFAULT_GROUP else tuple(sorted(seen[name]))
         for name in inferred
     }
     return {
-        name: Group(name=name, ranks=ranks, desc=descriptions.get(name, ""))
-        for name, ranks in (members | listed).items()
+        name: Group(name=name, ranks=ranks, desc=descriptions.get(name, "")) for name, ranks in (taken | listed).items()
     }, inferred
 
 
@@ -198,7 +224,7 @@ def _over(entry: Entry) -> tuple[str, int, bool]:
 
 def _log(rank: int, dump: Dump, groups: dict[str, Group], over: frozenset[tuple[str, int, bool]]) -> RankLog:
     """`over`: what is over for any rank. gloo is late to say so, and a call that all have come to is no hang there."""
-    entries: list[Entry] = sorted(dump["entries"], key=lambda entry: entry["record_id"])
+    entries: list[Entry] = dump["entries"]
     first = entries[0]["record_id"] if entries else 0
     kept = [entry for entry in _one_each(entries) if first == 0 or not entry["is_p2p"]]
     messages: Counter[_Call] = Counter()
@@ -248,6 +274,7 @@ def _collective(record_id: int, entry: Entry, call: _Call, nth: int, is_over: bo
     """`nth`: how many like it came before. A completion of which the time is not known is as early as it may be."""
     created, completed = entry["time_created_ns"], entry.get("time_discovered_completed_ns") or None
     group, op, peer = call
+    device = device_of(entry["profiling_name"].partition(":")[0])
     return Collective(
         record_id=record_id,
         moment=Moment(0, record_id + 1),
@@ -260,8 +287,8 @@ def _collective(record_id: int, entry: Entry, call: _Call, nth: int, is_over: bo
         tag=0,
         reduce_op="",
         timeout_ms=max(entry.get("timeout_ms", 0), 0),
-        inputs=_tensors(entry.get("input_sizes", []), entry.get("input_dtypes", [])),
-        outputs=_tensors(entry.get("output_sizes", []), entry.get("output_dtypes", [])),
+        inputs=_tensors(entry.get("input_sizes", []), entry.get("input_dtypes", []), device),
+        outputs=_tensors(entry.get("output_sizes", []), entry.get("output_dtypes", []), device),
         fingerprint=None,
         sent_nonfinite=False,
         time_created_ns=created,
@@ -272,9 +299,9 @@ def _collective(record_id: int, entry: Entry, call: _Call, nth: int, is_over: bo
     )
 
 
-def _tensors(sizes: list[list[int]], dtypes: list[str]) -> tuple[TensorMeta, ...]:
+def _tensors(sizes: list[list[int]], dtypes: list[str], device: str) -> tuple[TensorMeta, ...]:
     names = [*dtypes, *[""] * len(sizes)]
-    return tuple(TensorMeta(tuple(shape), dtype_of(name)) for shape, name in zip(sizes, names, strict=False))
+    return tuple(TensorMeta(tuple(shape), dtype_of(name), device) for shape, name in zip(sizes, names, strict=False))
 
 
 def _gaps(dumps: Mapping[int, Dump], logs: Mapping[int, RankLog], inferred: Sequence[str]) -> Iterator[str]:

@@ -22,7 +22,7 @@ from prismdbg.capsule.log.format import StepSource
 from prismdbg.errors import CapsuleError
 from prismdbg.importers import json_stream
 from prismdbg.importers.job_groups import JobGroups
-from prismdbg.importers.torch_names import OPS_BY_COMMS_NAME, OPS_BY_TITLE, UNKNOWN, known_dtype
+from prismdbg.importers.torch_names import OPS_BY_COMMS_NAME, OPS_BY_TITLE, UNKNOWN, device_of, known_dtype
 from prismdbg.importers.traced_job import TracedCall, TracedRank
 from prismdbg.model.collective import Frame, Group, TensorMeta
 from prismdbg.model.ops import OPS, Movement, OpSpec
@@ -81,7 +81,8 @@ class _Span:
 @dataclass(slots=True)
 class _Found:
     """Of one file, before its events are put together. annotated: transfers by the id of the function that they are;
-    those without one are `unnumbered`. queued: ends of kernels, by the external id of the call that queued them."""
+    those without one are `unnumbered`. queued: ends of kernels, by the external id of the call that queued them.
+    devices: by group, where its backend puts transfers."""
 
     header: dict[str, Any] = field(default_factory=dict)
     calls: list[_Span] = field(default_factory=list)
@@ -92,6 +93,7 @@ class _Found:
     steps: list[_Span] = field(default_factory=list)
     optimizer: list[_Span] = field(default_factory=list)
     has_functions: bool = False
+    devices: dict[str, str] = field(default_factory=dict)
 
 
 def is_trace(file: Path) -> bool:
@@ -108,6 +110,8 @@ def read_trace(path: Path, rank: int, of_job: JobGroups) -> TracedRank:
         elif name in ("distributedInfo", "baseTimeNanoseconds", "host_name"):
             found.header[name] = value
     distributed = _distributed(found.header, path)
+    listed = distributed.get("pg_config", [])
+    found.devices = {each["pg_name"]: device_of(each.get("backend_config", "")) for each in listed}
     calls = [call for _, call in sorted(_calls(found), key=lambda pair: pair[0])]
     if found.has_functions and calls:
         _add_frames(path, calls)
@@ -177,7 +181,7 @@ def _object(value: object) -> Mapping[str, Any]:
 def _take(found: _Found, value: Any, where: str) -> None:
     """Keeps an event that says something of calls."""
     name = value.get("name") if isinstance(value, dict) and value.get("ph") == "X" else None
-    if not isinstance(name, str):
+    if not isinstance(name, str) or value.get("cat") == "gpu_user_annotation":  # a copy, of the time of its kernels
         return
     if value.get("cat") == "python_function":
         found.has_functions = True
@@ -299,21 +303,30 @@ def _call(
         inputs = inputs or _flat(comms, "In msg nelems", dtype, spec.inputs)
         outputs = outputs or _flat(comms, "Out msg nelems", dtype, spec.outputs)
     queued = found.queued.get(_number(comms, "External id") or -1) if comms is not None else None
+    group = _text(comms.args.get("Process Group Name")) if comms is not None else ""
+    device = _device(found.devices.get(group, "cpu"), has_kernel=queued is not None, is_gloos=work is not None)
     return TracedCall(
         op=op,
-        group=_text(comms.args.get("Process Group Name")) if comms is not None else "",
+        group=group,
         seq=_number(comms, "Seq") if comms is not None and not spec.is_p2p else None,
         root=_root(span, spec, comms),
         tag=_argument(span, spec.tag) or 0,
         is_async=_is_async(span, spec, comms),
-        inputs=inputs,
-        outputs=outputs,
+        inputs=tuple(replace(each, device=device) for each in inputs),
+        outputs=tuple(replace(each, device=device) for each in outputs),
         issued_ns=span.begin_ns,
         left_ns=span.end_ns,
         ended_ns=work.end_ns if work is not None else queued,
         thread=span.thread & (2**63 - 1),
         function_id=_number(span, "Record function id") or None,
     )
+
+
+def _device(of_group: str, *, has_kernel: bool, is_gloos: bool) -> str:
+    """Of a group that has a backend for a device and gloo, gloo's calls have transfers in the trace."""
+    if has_kernel:
+        return of_group if of_group != "cpu" else "cuda"
+    return "cpu" if is_gloos else of_group
 
 
 def _work(span: _Span, spec: OpSpec, found: _Found) -> _Span | None:

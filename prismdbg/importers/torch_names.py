@@ -34,6 +34,16 @@ OPS_BY_COMMS_NAME = OPS_BY_TITLE | {
     "reduce_scatter_tensor_coalesced": "reduce_scatter_tensor_coalesced_",
     "all_to_allv": "alltoall_base_",
 }
+# Backends of devices: they queue what the host issues. "device" where several makers have one of that name.
+DEVICES = {
+    "nccl": "cuda",
+    "ncclx": "cuda",
+    "rccl": "cuda",
+    "rcclx": "cuda",
+    "xccl": "xpu",
+    "hccl": "device",
+    "mccl": "device",
+}
 _LONGEST = 100  # many tensors of a dump can share a text, and each keeps what is made of it
 # c10::toString of an element type, where it is not the name in lower case, and C++'s names of types.
 _DTYPES = {
@@ -62,6 +72,14 @@ def dtype_of(text: str) -> str:
     """`float32` for `Float`, `float`, `Tensor(float)`; the text itself in lower case for what is not known."""
     lower = text[:_LONGEST].lower().removeprefix("tensor(").removesuffix(")")
     return _DTYPES.get(lower, lower.removeprefix("c10::") or UNKNOWN)
+
+
+def device_of(backends: str) -> str:
+    """Of a group's backends (`cpu:gloo,cuda:nccl`), the device whose backend queues what the host issues; `cpu` where
+    there is none."""
+    pairs = (pair.rpartition(":") for pair in backends[:_LONGEST].split(","))
+    found = (device.strip() or DEVICES[backend] for device, _, backend in pairs if backend in DEVICES)
+    return next((device for device in found if device != "cpu"), "cpu")
 
 
 def known_dtype(text: str) -> str:

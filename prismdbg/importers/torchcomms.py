@@ -2,8 +2,8 @@
 
 The fields have c10d's names (dump version 2.10), and some mean something else. `collective_seq_id` counts all calls of
 a rank, whatever their communicator, from 0. A call that is over is `retired`; its state says so only on some GPUs.
-Sends and receives count as collectives and do not name their peer. A communicator's name is chosen by the program, so
-that two with different members may share it; its description is the backend. The timeout is the same for all calls.
+Sends and receives count as collectives and do not name their peer. A group's description is the backend. The timeout is
+the same for all calls.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from prismdbg.model.plurals import counted
 
 _MESSAGES = frozenset({"send", "recv", "batch_op_issue"})
 _SHOWN = 8
-_LONGEST = 200  # list of members in a name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,16 +49,18 @@ class _Window:
 
 
 def as_c10d(dumps: Mapping[int, Dump]) -> tuple[dict[int, Dump], tuple[str, ...]]:
-    """The same dumps, those of torchcomms in c10d's form; and sentences on what these do not say."""
+    """The same dumps, those of torchcomms in c10d's form; and sentences on what these do not say. Groups have names of
+    their own."""
     theirs = {rank: dump for rank, dump in dumps.items() if _is_torchcomms(dump)}
     if not any(dump["entries"] for dump in theirs.values()):
         return dict(dumps), ()
-    configs = _with_own_names(theirs)
-    windows = {rank: _window(dump["entries"], configs[rank]) for rank, dump in theirs.items()}
-    counts = {name: _counted_by(name, ranks, windows) for name, ranks in _ranks_by_group(windows, configs).items()}
+    windows = {rank: _window(dump["entries"]) for rank, dump in theirs.items()}
+    counts = {name: _counted_by(name, ranks, windows) for name, ranks in _ranks_by_group(windows, theirs).items()}
     rewritten = {
         rank: Dump(
-            version=dump["version"], entries=list(_entries(windows[rank], counts)), pg_config=_config(configs[rank])
+            version=dump["version"],
+            entries=list(_entries(windows[rank], counts)),
+            pg_config={name: config | {"desc": ""} for name, config in dump.get("pg_config", {}).items()},
         )
         for rank, dump in theirs.items()
     }
@@ -71,41 +72,12 @@ def _is_torchcomms(dump: Dump) -> bool:
     return all(entry["profiling_name"].startswith(f"{entry['process_group'][1]}:") for entry in dump["entries"])
 
 
-def _with_own_names(dumps: Mapping[int, Dump]) -> dict[int, dict[str, tuple[str, str]]]:
-    """By rank and name of a communicator: a name that no other members have, and the members."""
-    listed = {
-        rank: {name: config.get("ranks", "") for name, config in dump.get("pg_config", {}).items()}
-        for rank, dump in dumps.items()
-    }
-    members: defaultdict[str, set[str]] = defaultdict(set)
-    for names in listed.values():
-        for name, ranks in names.items():
-            members[name].add(ranks)
-    numbers = {name: {ranks: number for number, ranks in enumerate(sorted(each))} for name, each in members.items()}
-    return {
-        rank: {name: (_own_name(name, ranks, numbers[name]), ranks) for name, ranks in names.items()}
-        for rank, names in listed.items()
-    }
-
-
-def _own_name(name: str, ranks: str, numbers: Mapping[str, int]) -> str:
-    """numbers: of all lists of members that go by this name. A long one is shortened, for many names can share it."""
-    if len(numbers) == 1:
-        return name
-    return f"{name} {ranks}" if len(ranks) <= _LONGEST else f"{name} {ranks[:_LONGEST]}... (list {numbers[ranks]})"
-
-
-def _config(names: Mapping[str, tuple[str, str]]) -> dict[str, dict[str, str]]:
-    return {name: {"name": name, "desc": "", "ranks": ranks} for name, ranks in names.values()}
-
-
-def _window(entries: Iterable[Entry], names: Mapping[str, tuple[str, str]]) -> _Window:
+def _window(entries: Iterable[Entry]) -> _Window:
     ordered = sorted(entries, key=_number)
     calls: defaultdict[str, list[Entry]] = defaultdict(list)
     for entry in ordered:
         if not _is_message(entry):
-            name = entry["process_group"][0]
-            calls[names[name][0] if name in names else name].append(entry)
+            calls[entry["process_group"][0]].append(entry)
     last = ordered[-1] if ordered else None
     return _Window(
         calls=calls,
@@ -115,13 +87,11 @@ def _window(entries: Iterable[Entry], names: Mapping[str, tuple[str, str]]) -> _
     )
 
 
-def _ranks_by_group(
-    windows: Mapping[int, _Window], configs: Mapping[int, Mapping[str, tuple[str, str]]]
-) -> dict[str, list[int]]:
+def _ranks_by_group(windows: Mapping[int, _Window], dumps: Mapping[int, Dump]) -> dict[str, list[int]]:
     """Those with a dump that are members, or called something in it."""
     found: defaultdict[str, list[int]] = defaultdict(list)
     for rank, window in windows.items():
-        for name in {name for name, _ in configs[rank].values()} | window.calls.keys():
+        for name in dumps[rank].get("pg_config", {}).keys() | window.calls.keys():
             found[name].append(rank)
     return found
 

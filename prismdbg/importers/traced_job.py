@@ -10,9 +10,10 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from prismdbg.capsule.log.events import RankLog, StepMark
+from prismdbg.importers.group_names import own_names
 from prismdbg.importers.imported_job import ImportedJob
 from prismdbg.model.collective import Collective, Frame, Group, Identity, State, TensorMeta
 from prismdbg.model.moment import Moment
@@ -69,6 +70,7 @@ class TracedRank:
 def join(ranks: Sequence[TracedRank], damaged: Mapping[int, str]) -> ImportedJob:
     """The logs of all ranks together."""
     gaps: list[str] = []
+    _give_own_names(ranks)
     groups = _merged(ranks)
     gaps += _name_groups(ranks, groups)
     numbered = {traced.rank: _numbered(traced.calls) for traced in ranks}
@@ -90,6 +92,17 @@ def join(ranks: Sequence[TracedRank], damaged: Mapping[int, str]) -> ImportedJob
         world_size=max((traced.world_size for traced in ranks), default=0),
         hosts={traced.rank: traced.host for traced in ranks} if is_timed else {},
     )
+
+
+def _give_own_names(ranks: Sequence[TracedRank]) -> None:
+    listed = {traced.rank: {name: group.ranks for name, group in traced.groups.items()} for traced in ranks}
+    names = own_names(listed)
+    for traced in (traced for traced in ranks if names[traced.rank]):
+        own = names[traced.rank]
+        groups = (replace(group, name=own.get(name, name)) for name, group in traced.groups.items())
+        traced.groups = {group.name: group for group in groups}
+        for call in traced.calls:
+            call.group = own.get(call.group, call.group)
 
 
 def _merged(ranks: Iterable[TracedRank]) -> dict[str, Group]:

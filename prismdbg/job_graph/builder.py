@@ -165,6 +165,8 @@ def _of_step(job: _Job, step: int) -> dict[int, RankLog]:
     if not job.folders:
         logs = {rank: near(log, range(step, step + 1)) for rank, log in job.logs.items()}
         check_told(logs, step)
+        for log in logs.values():
+            check_computed(log, step)
         return logs
     if job.emulated:
         rank_end.check_whole(job.mesh, job.logs, step)

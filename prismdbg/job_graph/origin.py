@@ -57,7 +57,6 @@ class _Came:
 
     def __init__(self, logs: Mapping[int, RankLog], step: int) -> None:
         self._times: dict[str, dict[int, int]] = {}
-        self._groups = {name: group.ranks for log in logs.values() for name, group in log.groups.items()}
         for rank, log in logs.items():
             for call in log.collectives:
                 if call.moment.step == step and not call.is_p2p:
@@ -65,10 +64,11 @@ class _Came:
                     self._times.setdefault(str(call.identity), {})[rank] = came_ns
         self.step = step
 
-    def last_ns(self, call: Collective) -> int | None:
+    def last_ns(self, call: Collective, log: RankLog) -> int | None:
+        """log: the rank's own, for another rank's group can have the same name."""
         times = self._times.get(str(call.identity), {})
-        ranks = self._groups.get(call.group, ())
-        return max(times.values()) if ranks and set(ranks) <= set(times) else None
+        ranks = log.groups[call.group].ranks if call.group in log.groups else ()
+        return max(times[rank] for rank in ranks) if ranks and times.keys() >= set(ranks) else None
 
 
 def _truth(rank: int, entries: Entries, log: RankLog, came: _Came) -> Truth:
@@ -102,7 +102,7 @@ def _blocked(call: Collective, came: _Came, log: RankLog) -> tuple[int, int | No
     if since_ns is None:  # it is not known that the thread stood
         return None
     own_ns = max(call.time_completed_ns - since_ns, 0)
-    last_ns = came.last_ns(call)
+    last_ns = came.last_ns(call, log)
     if last_ns is None:
         return own_ns, None if own_ns else 0
     return own_ns, min(max(last_ns - log.wall_offset_ns - since_ns, 0), own_ns)

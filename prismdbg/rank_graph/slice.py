@@ -21,6 +21,8 @@ from prismdbg.rank_graph.node import Node
 Parts = tuple[tuple[int, ...], tuple[int, ...]]
 FROM_ROOT = ops_of(*ops.FROM_ROOT)
 TO_ROOT = ops_of(*ops.TO_ROOT)
+_GATHERED = ops_of(Movement.ALL_GATHER)
+_SCATTERED = ops_of(Movement.REDUCE_SCATTER)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,8 +112,8 @@ def _parts(collective: Collective, group: Group, noted: Mapping[str, Mapping[str
 def _node(
     collective: Collective, rank: int, group: Group, begins_ns: int, thread: int, parts: Parts, *, on_stream: bool
 ) -> Node:
-    role = (collective.op, collective.root, group, rank)
     tensors = collective.inputs or collective.outputs
+    sent_bytes, received_bytes = _sizes(collective, group, rank)
     done = collective.time_completed_ns
     waited = collective.time_waited_ns if collective.waiting_thread_id == collective.thread_id else None
     return Node(
@@ -124,8 +126,8 @@ def _node(
         tag=collective.tag,
         reduce_op=collective.reduce_op,
         dtype=tensors[0].dtype if tensors else "",
-        sent_bytes=_size_bytes(collective.inputs) if gives(*role) else 0,
-        received_bytes=_size_bytes(collective.outputs) if takes(*role) else 0,
+        sent_bytes=sent_bytes,
+        received_bytes=received_bytes,
         thread=thread,
         issued_ns=collective.time_created_ns - begins_ns,
         completed_ns=None if done is None else done - begins_ns,
@@ -137,6 +139,18 @@ def _node(
         parts_sent=parts[0],
         parts_received=parts[1],
     )
+
+
+def _sizes(collective: Collective, group: Group, rank: int) -> tuple[int, int]:
+    """Bytes sent and received. Another tool's file may have one part alone, which is that of each member then."""
+    role = (collective.op, collective.root, group, rank)
+    sent = _size_bytes(collective.inputs) if gives(*role) else 0
+    received = _size_bytes(collective.outputs) if takes(*role) else 0
+    if collective.op in _GATHERED and not collective.outputs:
+        return sent, sent * group.size
+    if collective.op in _SCATTERED and not collective.inputs:
+        return received * group.size, received
+    return sent, received
 
 
 def _size_bytes(tensors: tuple[TensorMeta, ...]) -> int:

@@ -13,11 +13,11 @@ from broad import BROAD
 from click.testing import CliRunner
 
 from prismdbg.capsule.files import SMALL_FILE_BYTES
-from prismdbg.capsule.limits import MAX_BLOCKS, MAX_ENTRIES, MAX_SEGMENTS
+from prismdbg.capsule.limits import MAX_BLOCKS, MAX_SEGMENTS
 from prismdbg.capsule.log.format import EVENT_SEGMENT_BYTES
 from prismdbg.checkpoint import bundle
 from prismdbg.cli.commands import record as record_command
-from prismdbg.importers import json_stream, kineto, memory_snapshot
+from prismdbg.importers import json_stream, kineto, memory_snapshot, plain_pickle
 from prismdbg.jobs.capture.assemble import CONTEXT_RECORDS
 from prismdbg.jobs.record.checkpoints import KEPT
 from prismdbg.jobs.record.record import RecordRequest
@@ -164,7 +164,8 @@ def test_figures_are_those_of_the_code(name: str, said: str, value: float) -> No
         ("it may have {} GiB unpacked", (json_stream.MAX_FILE_BYTES >> 30,)),
         ("{:,} calls a rank", (kineto.MOST_CALLS,)),
         ("A snapshot may have {} MiB", (memory_snapshot.MAX_SNAPSHOT_BYTES >> 20,)),
-        ("{:,} entries, {:,} segments and {:,} blocks", (MAX_ENTRIES, MAX_SEGMENTS, MAX_BLOCKS)),
+        ("{:,} values: up to about", (plain_pickle.MOST_VALUES,)),
+        ("{:,} segments and {:,} blocks", (MAX_SEGMENTS, MAX_BLOCKS)),
     ],
 )
 def test_bounds_of_other_tools_files_are_those_of_the_code(said: str, bounds: tuple[int, ...]) -> None:

@@ -19,6 +19,7 @@ from prismdbg.importers import chakra
 from prismdbg.importers.formats import read_job
 from prismdbg.log.rank_log import read_log
 from prismdbg.model.collective import TensorMeta
+from tests.unit.logs import Job
 
 EIGHT = TensorMeta((4, 2), "bfloat16")
 _COMP, _SEND, _RECV, _COLLECTIVE = 4, 5, 6, 7
@@ -134,6 +135,18 @@ def test_what_is_read_back_is_what_was_written(tmp_path: Path) -> None:
             (c.op, c.inputs, c.outputs, c.tag, c.is_async) for c in written
         ]
         assert [again.logs[rank].groups[c.group].ranks for c in found] == [log.groups[c.group].ranks for c in written]
+
+
+def test_groups_of_one_name_and_other_members_are_two(tmp_path: Path) -> None:
+    found = Job(4)
+    for pair in ((0, 1), (2, 3)):
+        found.group("tp", pair)
+        found.call(group="tp", only=pair)
+    write_traces(found.logs, tmp_path, last=100)
+    again = read_job(tmp_path)
+    assert again is not None
+    members = [log.groups[log.collectives[0].group].ranks for log in again.logs.values()]
+    assert members == [(0, 1), (0, 1), (2, 3), (2, 3)]
 
 
 def test_the_command_counts_what_it_leaves_out(tmp_path: Path) -> None:

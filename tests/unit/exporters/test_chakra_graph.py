@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +15,20 @@ from prismdbg.cli.main import cli
 from prismdbg.diagnosis.why import diagnose
 from prismdbg.errors import UsageError
 from prismdbg.exporters import chakra_graph
+from prismdbg.exporters.chakra import write_traces
 from prismdbg.exporters.chakra_graph import write_graph
 from prismdbg.importers import chakra
 from prismdbg.importers.chakra_schema import COLLECTIVE, COMP, RECV, SEND
 from prismdbg.importers.formats import read_job
+from prismdbg.job_graph.builder import GraphRequest, build_graph
 from prismdbg.jobs.evidence import gather
+from prismdbg.model.collective import TensorMeta
 from prismdbg.simulate.graph import graph_file
+from prismdbg.simulate.graph.entries import Kind
 from prismdbg.simulate.graph.gpt_job import GptShape, gpt_job
 from prismdbg.simulate.graph.job_graph import JobGraph
 from prismdbg.simulate.graph.mesh import Mesh
+from tests.unit.logs import Job
 
 SHAPE = GptShape(layers=2, hidden=8, sequence=4, microbatches=2)
 
@@ -68,6 +74,36 @@ def test_groups_contain_their_rank_and_all_members_make_the_same_calls(tmp_path:
         assert sorted(by_rank) == groups[name]
         assert len({tuple(each) for each in by_rank.values()}) == 1
     assert diagnose(gather(tmp_path)).verdicts == ()
+
+
+@pytest.mark.parametrize("op", ["allgather_", "_allgather_base_", "_reduce_scatter_base_", "allreduce_"])
+def test_a_call_has_the_size_that_the_export_of_its_recording_has(tmp_path: Path, op: str) -> None:
+    """What a rank passes in: of an all_gather one part. Read back, it is the same graph."""
+    part, whole = (TensorMeta((size,), "float32") for size in (100, 400))
+    recorded = Job(4)
+    recorded.call(op)
+    for rank in range(4):
+        call = recorded.calls(rank)[0]
+        outputs = (part,) * 4 if op == "allgather_" else (part if op.startswith("_reduce") else whole,)
+        recorded.calls(rank)[0] = replace(call, inputs=(part if "gather" in op else whole,), outputs=outputs)
+    written = [tmp_path / name for name in ("run", "graph")]
+    for folder in written:
+        folder.mkdir()
+    write_traces(recorded.logs, written[0], last=100)
+    graph = graph_of(written[0])
+    write_graph(graph, written[1])
+    sizes = [[told(n)["comm_size"] for n in nodes_of(each, 2) if n.type == COLLECTIVE] for each in written]
+    assert sizes[0] == sizes[1]
+    assert call_sizes(graph_of(written[1])) == call_sizes(graph) == [1600]
+
+
+def graph_of(traces: Path) -> JobGraph:
+    return build_graph(GraphRequest(run=traces, mesh=Mesh.parse("dp=4")))
+
+
+def call_sizes(graph: JobGraph) -> list[int]:
+    entries = graph.class_of(0).entries
+    return [int(size) for size in entries.size_bytes[entries.kind == Kind.COLLECTIVE]]
 
 
 def test_a_node_is_after_earlier_nodes_of_the_file(tmp_path: Path) -> None:

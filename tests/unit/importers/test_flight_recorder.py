@@ -15,9 +15,11 @@ from prismdbg.diagnosis.why import Diagnosis, diagnose
 from prismdbg.errors import UsageError
 from prismdbg.importers import dump_form, flight_recorder, torch_names
 from prismdbg.importers.flight_recorder import find_dumps, read_dumps
+from prismdbg.job_graph.builder import GraphRequest, build_graph
 from prismdbg.jobs.evidence import gather
 from prismdbg.model.collective import State
 from prismdbg.model.ops import OPS
+from prismdbg.simulate.graph.mesh import Mesh
 
 BEGAN_NS = 1_790_000_000_000_000_000
 TRAIN = {"name": "step", "filename": "/job/train.py", "line": 40}
@@ -144,6 +146,39 @@ def test_members_that_nobody_lists_are_inferred_and_it_is_said(tmp_path: Path) -
     assert any("no dump lists the members of group 'world', 'tp'" in line for line in job.gaps)
 
 
+def test_groups_of_one_name_and_other_members_are_two(tmp_path: Path) -> None:
+    """Where `split_group` numbers them, the halves of a job have one name."""
+    half: dict[str, Any] = {"process_group": ("1", "mesh_tp")}
+
+    def of(title: str, members: str, *more: dict[str, Any]) -> dict[str, Any]:
+        config = {"1": {"name": "1", "desc": "mesh_tp", "ranks": members}}
+        return dump(entry(0, title, **half), *more) | {"pg_config": config}
+
+    first, second = of("nccl:all_reduce", "[0, 1]"), of("nccl:broadcast", "[2, 3]")
+    job = read_dumps(find_dumps(folder := write(tmp_path / "d", first, first, second, second)))
+    assert {name: group.ranks for name, group in job.logs[0].groups.items()} == {"1 [0,1]": (0, 1), "1 [2,3]": (2, 3)}
+    assert diagnosed(folder).verdicts == ()
+    hung = write(tmp_path / "h", of("nccl:all_reduce", "[0, 1]", waiting(1, **half)), first, second, second)
+    verdict = diagnosed(hung).verdicts[0]
+    assert (verdict.kind, verdict.ranks[0]) == ("stopped", 1) and "rank 1 never joined it" in verdict.text
+
+
+@pytest.mark.parametrize(
+    ("title", "device"), [("nccl:all_reduce", "cuda"), ("xccl:all_reduce", "xpu"), ("gloo:all_reduce", "cpu")]
+)
+def test_where_the_tensors_are_is_the_backends_device(tmp_path: Path, title: str, device: str) -> None:
+    """NCCL's calls are issued and left: what the GPU computed before them is not in a dump."""
+    folder = write(tmp_path / "d", dump(entry(0, title)), dump(entry(0, title)))
+    (call,) = read_dumps(find_dumps(folder)).logs[0].collectives
+    assert (call.inputs[0].device, call.outputs[0].device) == (device, device)
+    request = GraphRequest(run=folder, mesh=Mesh.parse("dp=2"))
+    if device == "cpu":
+        assert build_graph(request).mesh.world == 2
+    else:
+        with pytest.raises(UsageError, match=f"ran step 0 on {device}: the log does not show how long it computed"):
+            build_graph(request)
+
+
 def test_gloo_is_late_to_say_that_a_call_is_over(tmp_path: Path) -> None:
     over = entry(0, "gloo:all_reduce", state="scheduled", time_discovered_completed_ns=None)
     late = over | {"retired": False}
@@ -157,6 +192,95 @@ def test_parts_of_a_coalesced_call_are_one(tmp_path: Path) -> None:
     parts = [entry(n, "nccl:reduce_scatter_tensor_coalesced", collective_seq_id=1) for n in range(3)]
     log = read_dumps(find_dumps(write(tmp_path / "d", dump(*parts, entry(3, collective_seq_id=2))))).logs[0]
     assert [call.identity.seq for call in log.collectives] == [1, 2]
+
+
+def part(record_id: int, title: str, number: int, **other: Any) -> dict[str, Any]:
+    """Of a coalesced region: torch records it without a work, so that it stays scheduled."""
+    told = {"collective_seq_id": number, "retired": False, "time_discovered_completed_ns": None} | other
+    return entry(record_id, title, state="scheduled", **told)
+
+
+def end(record_id: int, number: int, title: str = "nccl:coalesced", **other: Any) -> dict[str, Any]:
+    """Of a coalesced region: it has the state and the times of all parts, no tensors, and is never a message."""
+    bare = {name: [] for name in ("input_sizes", "input_dtypes", "output_sizes", "output_dtypes")}
+    return entry(record_id, title, collective_seq_id=number, **bare | other)
+
+
+def uneven_all_gather(record_id: int, number: int) -> list[dict[str, Any]]:
+    sizes = [{"input_sizes": [[size]], "output_sizes": [[size]]} for size in (3, 5)]
+    parts = [part(record_id + n, "nccl:_broadcast_oop", number, **size) for n, size in enumerate(sizes)]
+    return [*parts, end(record_id + len(parts), number, "nccl:ALLGATHER_coalesced")]
+
+
+def test_a_coalesced_call_ends_where_its_region_ends(tmp_path: Path) -> None:
+    calls = [entry(0), *uneven_all_gather(1, 2), entry(4, collective_seq_id=3)]
+    assert diagnosed(write(tmp_path / "whole", dump(*calls), dump(*calls))).verdicts == ()
+    log = read_dumps(find_dumps(tmp_path / "whole")).logs[0]
+    assert [(call.op, call.identity.seq, call.state) for call in log.collectives] == [
+        ("allreduce_", 1, State.COMPLETED),
+        ("broadcast_", 2, State.COMPLETED),
+        ("allreduce_", 3, State.COMPLETED),
+    ]
+    assert log.collectives[1].time_completed_ns == BEGAN_NS + 3 + 5
+    hung = write(tmp_path / "hung", dump(*calls, waiting(5, collective_seq_id=4)), dump(*calls))
+    verdict = diagnosed(hung).verdicts[0]
+    assert (verdict.kind, verdict.certainty, verdict.ranks[0]) == ("stopped", Certainty.LIKELY, 1)
+    assert "#4" in verdict.text
+
+
+def test_a_hang_in_a_coalesced_call_is_one(tmp_path: Path) -> None:
+    calls = [entry(0), *uneven_all_gather(1, 2)]
+    calls[-1] |= {"state": "started", "retired": False, "time_discovered_completed_ns": None}
+    verdict = diagnosed(write(tmp_path / "d", dump(*calls), dump(entry(0)))).verdicts[0]
+    assert (verdict.kind, verdict.ranks[0]) == ("stopped", 1)
+
+
+def test_a_coalesced_call_whose_first_parts_the_ring_has_lost_is_left_out(tmp_path: Path) -> None:
+    """Its next part is no other's first."""
+    calls = [each for n in range(3) for each in uneven_all_gather(10 + 3 * n, 4 + n)]
+    job = read_dumps(find_dumps(write(tmp_path / "d", dump(*calls[4:]), dump(*calls[2:]))))
+    assert [[call.identity.seq for call in log.collectives] for log in job.logs.values()] == [[6], [5, 6]]
+    assert diagnosed(tmp_path / "d").verdicts == ()
+
+
+def batch(record_id: int, title: str, number: int, p2p_number: int, **ended: Any) -> list[dict[str, Any]]:
+    """What `batch_isend_irecv` records of one message: `number` is that of the group's previous collective."""
+    sent = part(record_id, title, number, is_p2p=True, p2p_seq_id=p2p_number)
+    return [sent, end(record_id + 1, number, p2p_seq_id=p2p_number, **ended)]
+
+
+def test_the_end_of_a_batch_of_messages_is_no_collective(tmp_path: Path) -> None:
+    """Not where the ring has lost the collective of its number either."""
+    after = entry(12, collective_seq_id=8)
+    sender = dump(entry(9, collective_seq_id=7), *batch(10, "nccl:send 0->1", 7, 1), after)
+    receiver = dump(*batch(10, "nccl:recv 1<-0", 7, 1), after)
+    assert diagnosed(write(tmp_path / "d", sender, receiver)).verdicts == ()
+    without_message = dump(*batch(10, "nccl:recv 1<-0", 7, 1)[1:], after)
+    assert diagnosed(write(tmp_path / "e", sender, without_message)).verdicts == ()
+
+
+def test_messages_of_a_batch_end_with_it(tmp_path: Path) -> None:
+    sender = dump(entry(0), *batch(1, "nccl:send 0->1", 1, 1))
+    receiver = dump(entry(0), *batch(1, "nccl:recv 1<-0", 1, 1))
+    folder = write(tmp_path / "d", sender, receiver)
+    log = read_dumps(find_dumps(folder)).logs[0]
+    assert [(call.op, call.state) for call in log.collectives] == [
+        ("allreduce_", State.COMPLETED),
+        ("send", State.COMPLETED),
+    ]
+    assert diagnosed(folder).verdicts == ()
+    open_end = {"state": "started", "retired": False, "time_discovered_completed_ns": None}
+    waits = dump(entry(0), *batch(1, "nccl:recv 1<-0", 1, 1, **open_end))
+    log = read_dumps(find_dumps(write(tmp_path / "e", dump(entry(0)), waits))).logs[1]
+    assert [call.state for call in log.collectives] == [State.COMPLETED, State.SCHEDULED]
+
+
+def test_a_region_of_collectives_of_an_older_torch_is_a_call(tmp_path: Path) -> None:
+    """Before dump version 2.7 only its end was recorded."""
+    log = read_dumps(find_dumps(write(tmp_path / "d", dump(entry(0), end(1, 2), entry(2, collective_seq_id=3))))).logs[
+        0
+    ]
+    assert [call.identity.seq for call in log.collectives] == [1, 2, 3]
 
 
 def test_a_damaged_dump_is_named_and_the_others_speak(tmp_path: Path) -> None:

@@ -15,8 +15,11 @@ from prismdbg.errors import CapsuleError, UsageError
 from prismdbg.importers import json_stream, kineto
 from prismdbg.importers.formats import is_imported, read_job
 from prismdbg.importers.imported_job import ImportedJob
+from prismdbg.job_graph.builder import GraphRequest, build_graph
 from prismdbg.jobs.evidence import gather
 from prismdbg.model.collective import Identity, TensorMeta
+from prismdbg.simulate.graph.entries import Kind
+from prismdbg.simulate.graph.mesh import Mesh
 
 BASE_NS = 1_790_857_026_000_000_000
 BEGAN_US = 4_753_662_400_000.0
@@ -179,7 +182,8 @@ def test_a_call_that_its_backend_describes_has_group_and_number(tmp_path: Path) 
     job = read(write(tmp_path / "t", *(trace(rank, *events, groups=(WORLD, PAIRS)) for rank in (0, 1))))
     (call,) = job.logs[1].collectives
     assert (call.identity, call.op, call.duration_ns) == (Identity("1", 41), "allgather_", 70_000)
-    assert (call.inputs, call.outputs) == ((TensorMeta((2,), "float32"),), (TensorMeta((4,), "float32"),))
+    sent, received = TensorMeta((2,), "float32", "cuda"), TensorMeta((4,), "float32", "cuda")
+    assert (call.inputs, call.outputs) == ((sent,), (received,))
     assert not any("not numbered" in gap for gap in job.gaps)
 
 
@@ -196,6 +200,17 @@ def test_members_that_torch_cut_are_those_of_the_stride(tmp_path: Path) -> None:
     cut = {"Process Group Ranks": "[0, 2, ..., 6]", "Global rank stride": 2, "Group size": 4}
     job = read(write(tmp_path / "t", trace(0, *all_gather(10, 1, "9", **cut))))
     assert job.logs[0].groups["9"].ranks == (0, 2, 4, 6)
+
+
+def test_groups_of_one_name_and_other_members_are_two(tmp_path: Path) -> None:
+    halves = [PAIRS | {"ranks": ranks} for ranks in ([0, 1], [2, 3])]
+    other = [event("c10d::broadcast_", 10), described(10, 4, "1", **{"Collective name": "broadcast"})]
+    calls = [all_gather(10, 4), all_gather(10, 4), other, other]
+    traces = [trace(rank, *events, groups=(halves[rank // 2],)) for rank, events in enumerate(calls)]
+    job = read(folder := write(tmp_path / "t", *traces))
+    assert {name: group.ranks for name, group in job.logs[0].groups.items()} == {"1 [0,1]": (0, 1), "1 [2,3]": (2, 3)}
+    assert [log.collectives[0].group for log in job.logs.values()] == ["1 [0,1]"] * 2 + ["1 [2,3]"] * 2
+    assert diagnosed(folder).verdicts == ()
 
 
 def test_calls_that_only_one_window_has_are_left_out(tmp_path: Path) -> None:
@@ -233,12 +248,86 @@ def test_why_finds_a_call_that_does_not_match_and_a_rank_that_is_late(tmp_path: 
     assert diagnosed(other).verdicts[0].ranks[0] == 1, "clocks of two machines are compared by what ended together"
 
 
+@pytest.mark.parametrize(
+    ("op", "title", "told"),
+    [("allgather_", "all_gather", 1), ("reduce_scatter_", "reduce_scatter", 0)],  # the other list is not in a trace
+)
+def test_a_graph_has_all_bytes_of_a_call_of_which_one_part_is_told(
+    tmp_path: Path, op: str, title: str, told: int
+) -> None:
+    dims: list[Any] = [[], [], [], [], []]
+    dims[told] = [[1000]]
+    types = ["TensorList" if each else "" for each in dims]
+    call: dict[str, Any] = {"Record function id": 3, "Input type": types, "Input Dims": dims}
+    work: dict[str, Any] = {"Record function id": 4, "Input type": ["float"], "Input Dims": [[1000]]}
+    events = [
+        step(0, 0, 500),
+        event(f"c10d::{op}", 100, **call),
+        event(f"gloo:{title}", 101, 20, cat="user_annotation", tid=9, **work),
+    ]
+    world = WORLD | {"pg_size": 8, "ranks": list(range(8))}
+    folder = write(tmp_path / "t", *(trace(rank, *events, groups=(world,)) for rank in range(8)))
+    entries = build_graph(GraphRequest(run=folder, mesh=Mesh.parse("dp=8"))).class_of(0).entries
+    assert entries.size_bytes[entries.kind == Kind.COLLECTIVE].tolist() == [32_000]
+
+
+NCCL = WORLD | {"backend_config": "cpu:gloo,cuda:nccl"}
+
+
+def on_gpu(rank: int, *, kernels: bool = True) -> dict[str, Any]:
+    """Of 30 steps of a second: rank 1's host issues its call later, and the GPUs come to it together."""
+    events = []
+    for number in range(1, 31):
+        at = 1e6 * number
+        events += [step(number, at, 990_000), *all_gather(at + (100_000, 400_000)[rank], number, "0")]
+        if kernels:
+            kernel = {"External id": 100 + number, "Collective name": "all_gather"}
+            events.append(event("ncclDevKernel_AllGather", at + 900_000, 50_000, cat="kernel", tid=20, **kernel))
+    return trace(rank, *events, groups=(NCCL,))
+
+
+def test_a_host_that_issues_work_for_a_gpu_later_is_not_late(tmp_path: Path) -> None:
+    folder = write(tmp_path / "t", on_gpu(0), on_gpu(1))
+    call = read(folder).logs[1].collectives[0]
+    assert (call.is_on_device, call.inputs[0].device, call.outputs[0].device) == (True, "cuda", "cuda")
+    assert diagnosed(folder).verdicts == ()
+
+
+def test_a_backend_of_gpus_tells_where_the_tensors_are(tmp_path: Path) -> None:
+    of_nccl = read(write(tmp_path / "nccl", on_gpu(0, kernels=False))).logs[0].collectives
+    assert [call.is_on_device for call in of_nccl] == [True] * 30
+    of_gloo = read(write(tmp_path / "gloo", trace(0, *all_reduce(10, 1), groups=(NCCL,)))).logs[0].collectives
+    assert [call.is_on_device for call in of_gloo] == [False]
+
+
+def test_no_graph_is_built_without_what_the_gpu_computed(tmp_path: Path) -> None:
+    folder = write(tmp_path / "t", on_gpu(0), on_gpu(1))
+    with pytest.raises(UsageError, match="rank 0 ran step 30 on cuda: the log does not show how long it computed"):
+        build_graph(GraphRequest(run=folder, mesh=Mesh.parse("dp=2")))
+
+
 def test_without_a_schedule_steps_are_the_optimizers(tmp_path: Path) -> None:
     optimizer = [event("Optimizer.step#SGD.step", at, 10, cat="user_annotation") for at in (50, 150)]
     job = read(
         write(tmp_path / "t", trace(0, *optimizer, *all_reduce(10, 1), *all_reduce(100, 3), *all_reduce(200, 5)))
     )
     assert [str(call.moment) for call in job.logs[0].collectives] == ["0.1", "1.1", "2.1"]
+
+
+def test_steps_are_those_of_the_host(tmp_path: Path) -> None:
+    """A trace with GPU activities has each annotation again, for the time that its kernels took."""
+    for name, host in (("ProfilerStep#", ("4", "5")), ("Optimizer.step#", ("SGD.step", "SGD.step"))):
+        marks = [
+            event(f"{name}{each}", at, 80, cat="user_annotation") for each, at in zip(host, (50, 150), strict=True)
+        ]
+        copies = [mark | {"cat": "gpu_user_annotation", "ts": mark["ts"] + 70, "tid": 20} for mark in marks]
+        calls = [*all_reduce(60, 1), *all_reduce(125, 3), *all_reduce(160, 5), *all_reduce(240, 7)]
+        folders = [
+            write(tmp_path / f"{len(name)}{len(more)}", trace(0, *marks, *more, *calls)) for more in ([], copies)
+        ]
+        of_host, of_both = (read(folder).logs[0] for folder in folders)
+        assert [call.moment for call in of_both.collectives] == [call.moment for call in of_host.collectives]
+        assert of_both.steps == of_host.steps
 
 
 def test_a_packed_trace_is_read_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

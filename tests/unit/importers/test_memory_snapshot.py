@@ -7,6 +7,7 @@ import importlib.util
 import json
 import os
 import pickle
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -19,10 +20,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from traces import TraceBuilder
 
-from prismdbg.capsule.memory_format import device_name
+from prismdbg.capsule.memory_format import RECORD, device_name
 from prismdbg.cli.main import cli
 from prismdbg.errors import CapsuleError, PrismError, UsageError
-from prismdbg.importers import memory_snapshot
+from prismdbg.importers import memory_snapshot, plain_pickle
 from prismdbg.importers.memory_snapshot import is_snapshot, read_snapshot
 from prismdbg.memory.live import live_at
 from prismdbg.memory.peak import peak
@@ -33,6 +34,7 @@ from prismdbg.memory.trace import MemoryTrace, from_bytes, open_trace
 from prismdbg.model.collective import Frame
 from prismdbg.model.moment import Moment
 
+ROOT = Path(__file__).parents[3]
 MIB, BASE, TIME_US = 1 << 20, 0x7F00_0000_0000, 1_790_000_000_000_000
 TRAIN = {"filename": "/job/train.py", "line": 40, "name": "step"}
 MAIN = {"filename": "/job/train.py", "line": 90, "name": "main"}
@@ -320,6 +322,16 @@ class TestWhatIsNoSnapshot:
         told: dict[str, Any] = {"segments": [segment(BASE, 8, device=128)], "device_traces": []}
         with pytest.raises(CapsuleError, match="not between 0 and 127"):
             read_snapshot(written(tmp_path, told))
+
+    def test_as_many_entries_as_documented_can_be_read(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Of a thousandth of all bounds, in torch's form."""
+        (documented,) = re.findall(r"up to about ([\d,]+) entries", (ROOT / "docs/other-tools.md").read_text())
+        count = int(documented.replace(",", "")) // 1000
+        history = [entry("alloc", BASE + n * MIB, 1000, [TRAIN, MAIN]) | {"pool_id": (0, n)} for n in range(count)]
+        told = of_a_gpu() | {"device_traces": [history]}
+        monkeypatch.setattr(plain_pickle, "MOST_VALUES", plain_pickle.MOST_VALUES // 1000)
+        records, _ = read_snapshot(written(tmp_path, told))
+        assert len(records) >= count * RECORD.size
 
     @pytest.mark.parametrize("of", ["blocks", "entries"])
     def test_a_list_that_is_listed_again_and_again_is_refused(self, tmp_path: Path, of: str) -> None:

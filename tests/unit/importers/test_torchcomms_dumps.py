@@ -261,7 +261,8 @@ def test_dumps_of_c10d_stay_as_they_are(tmp_path: Path) -> None:
 
 
 def test_open_and_graph_read_them(tmp_path: Path) -> None:
-    folder = write(tmp_path / "d", *(dump(*(call(n) for n in range(4))) for _ in range(2)))
+    calls = [call(n, process_group=("world", "gloo"), profiling_name="gloo:all_reduce") for n in range(4)]
+    folder = write(tmp_path / "d", dump(*calls), dump(*calls))
     shown = CliRunner().invoke(cli, ["open", str(folder)])
     assert shown.exit_code == 0 and len(shown.output.splitlines()) == 3, shown.output
     graph = CliRunner().invoke(cli, ["graph", "build", str(folder), "--mesh", "dp=2", "-o", str(tmp_path / "g.npz")])

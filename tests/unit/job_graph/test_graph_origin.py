@@ -43,7 +43,7 @@ def job() -> Job:
     return found
 
 
-def slices(found: Job, *ranks: int) -> dict[int, Entries]:
+def slices(found: Job, *ranks: int, mesh: Mesh = MESH) -> dict[int, Entries]:
     made = {}
     for rank in ranks:
         step = recorded_step(found.logs[rank], 1)
@@ -51,7 +51,7 @@ def slices(found: Job, *ranks: int) -> dict[int, Entries]:
         source = SliceSource(
             computed=Provenance.RECORDED, split=Provenance.RECORDED, from_ns=step.from_ns, until_ns=step.until_ns
         )
-        made[rank] = entries_of(step.graph, MESH, source)
+        made[rank] = entries_of(step.graph, mesh, source)
     return made
 
 
@@ -85,6 +85,18 @@ class TestWhatARankReallyTook:
         assert [truth.waited_ns for truth in truths] == [LATE_NS, LATE_NS, 0, LATE_NS]
         assert [truth.blocked_ns - truth.waited_ns for truth in truths] == [transfer_ns] * 4
         assert all(truth.iteration_ns == truth.computed_ns + truth.blocked_ns for truth in truths)
+
+    def test_of_groups_of_one_name_each_waits_for_its_own_members(self) -> None:
+        found, mesh = Job(4), Mesh.parse("dp=2,tp=2")
+        for pair in ((0, 1), (2, 3)):
+            found.group("tp", pair)
+        found.steps(1)
+        for pair in ((0, 1), (2, 3)):
+            found.call(group="tp", only=pair, late_ns={pair[1]: LATE_NS})
+        for rank in found.ranks:
+            found.next_step(rank)
+        truths = origin_of(mesh, slices(found, 0, 1, 2, 3, mesh=mesh), found.logs, 1, is_emulated=False).truths
+        assert [truth.waited_ns for truth in truths] == [LATE_NS, 0, LATE_NS, 0]
 
     def test_without_a_members_log_nobody_knows_who_was_last(self) -> None:
         found = job()
