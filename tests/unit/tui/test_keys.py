@@ -686,3 +686,37 @@ def test_a_line_is_left_to_the_pane_where_it_was_begun(tmp_path: Path) -> None:
             assert app.layout.pane == "stops" and app.panes.stops.display and not app.panes.collectives.display
 
     on_screen(tmp_path, part)
+
+
+@pytest.mark.parametrize("typed", ["slow", ""])
+def test_a_note_stays_with_the_moment_where_it_was_begun(tmp_path: Path, typed: str) -> None:
+    """The rank stopped while somebody typed: another moment got the note, or an empty line took another one's away."""
+    begun, elsewhere = Moment(1, 1), Moment(2, 2)
+
+    async def part(app: PrismApp, pilot: Pilot[int], heard: Heard) -> None:
+        app.notes.set(elsewhere, "another")
+        await pilot.press("a", *typed)
+        await stops_elsewhere(app, pilot, heard, elsewhere)
+        await pilot.press("enter")
+        await until(lambda: typed in (app.notes.all.get(begun), ""), pilot)
+        assert app.notes.all == {elsewhere: "another"} | ({begun: typed} if typed else {})
+
+    on_screen(tmp_path, part)
+
+
+async def stops_elsewhere(app: PrismApp, pilot: Pilot[int], heard: Heard, moment: Moment) -> None:
+    heard.show(replace(STANDS, phase=Phase.RUNNING))
+    heard.show(replace(STANDS, moment=moment))
+    await until(lambda: app.navigation.position is not None and app.navigation.position.moment == moment, pilot)
+
+
+def test_a_condition_is_of_the_collective_where_it_was_begun(tmp_path: Path) -> None:
+    async def part(app: PrismApp, pilot: Pilot[int], heard: Heard) -> None:
+        assert app.recording is not None
+        app.recording.label = lambda row: f"op{row}"  # type: ignore[method-assign]
+        await pilot.press("B", *"nan")
+        await stops_elsewhere(app, pilot, heard, Moment(2, 2))
+        await pilot.press("enter")
+        await until(lambda: heard.lines, pilot)
+
+    assert on_screen(tmp_path, part).lines == ["break op2 on world if nan"]
