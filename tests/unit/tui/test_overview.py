@@ -278,7 +278,7 @@ def test_on_the_time_line_of_a_rank_no_key_acts_on_the_map_below_it(key: str) ->
         await pilot.press("t")
         await until(lambda: isinstance(app.screen, RankScreen), pilot)
         done: list[str] = []
-        app.act = done.append  # type: ignore[method-assign]
+        app.act = done.append  # type: ignore[method-assign, assignment]
         app._do_iteration = lambda: done.append("iteration")  # type: ignore[method-assign]
         await pilot.press(key, "question_mark", key)
         assert isinstance(app.screen, OverviewHelp) and not done
@@ -300,10 +300,11 @@ def test_a_rank_that_is_opened_twice_is_above_once_and_the_last_one_is_shown(mon
     async def part(app: OverviewApp, pilot: Pilot[Drop | None]) -> None:
         await until(lambda: app.path is not None, pilot)
         monkeypatch.setattr("prismdbg_tui.overview.app.simulate", slow)
-        for rank in (5, 6):
-            app.map_view.go_to(rank)
-            app.act("simulated")
-            await until(lambda: both.n_waiting or rank == 6, pilot)
+        app.map_view.go_to(5)
+        app.act("simulated")
+        await until(lambda: both.n_waiting, pilot)
+        app.map_view.go_to(6)
+        app.act("simulated")
         await until(lambda: isinstance(app.screen, RankScreen) and app.is_settled, pilot)
         assert isinstance(app.screen, RankScreen)
         assert app.screen._title.startswith(app.job.mesh.say(6)) and len(app.screen_stack) == 2
