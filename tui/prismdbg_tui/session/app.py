@@ -205,7 +205,7 @@ class PrismApp(PicturedApp[int]):
         self.filled()
 
     def on_memory_read(self, message: messages.MemoryRead) -> None:
-        self.views.memory_read(message.view)
+        self.views.memory_read(message)
         alone = len(self.screen_stack) == 1  # none is there once the screen is left
         if alone and self.layout.pane == "memory" and self.focused is None:
             self.layout.leave_line()  # it was chosen while there was nothing yet that could take the keys

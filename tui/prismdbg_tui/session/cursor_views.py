@@ -19,9 +19,9 @@ from prismdbg.model.frame import Frame
 from prismdbg.model.typed_path import typed_path
 from prismdbg.session.line import Verb
 from prismdbg_tui.memory.choices import MemoryChoices, MemoryPlace
-from prismdbg_tui.memory.view import MemoryView
+from prismdbg_tui.memory.reader import MemoryRequest
 from prismdbg_tui.session.comparer import compared
-from prismdbg_tui.session.messages import RecordedRead, SearchEnded
+from prismdbg_tui.session.messages import MemoryRead, RecordedRead, SearchEnded
 from prismdbg_tui.session.panes import Panes
 from prismdbg_tui.session.reader import CapsuleReader
 from prismdbg_tui.session.views import Phase
@@ -43,6 +43,7 @@ class CursorViews:
         self._frame_is_of: tuple[Frame, ...] = ()  # `_outside` when it was chosen
         self._timers: dict[str, Timer] = {}
         self.searches = 0  # under way
+        self._asked_memory: MemoryRequest | None = None  # the newest
         self._untold = False  # which ends of a difference were chosen
         self.memory = MemoryChoices(self.look_at_memory)
 
@@ -137,9 +138,12 @@ class CursorViews:
         self._untold = True
         self._later("memory", self._look_at_trace)
 
-    def memory_read(self, view: MemoryView) -> None:
+    def memory_read(self, message: MemoryRead) -> None:
         """Where the trace lacks an end of a difference, there is none; the end that it has stays marked. The pane says
         which ends there are where it is seen."""
+        if message.request is not None and message.request is not self._asked_memory:
+            return  # an older one that took longer
+        view = message.view
         untold, self._untold = self._untold, False
         if view.refused:
             self.memory.forget()
@@ -187,7 +191,7 @@ class CursorViews:
 
     def _look_at_trace(self) -> None:
         request = self.memory.request(self.memory_trace, self.memory_place)
-        request = replace(request, is_live=self._app.live is not None)
+        self._asked_memory = request = replace(request, is_live=self._app.live is not None)
         self._work(partial(self._reader.memory, request), "memory", exclusive=True)
 
     def _later(self, name: str, action: Callable[[], None]) -> None:
