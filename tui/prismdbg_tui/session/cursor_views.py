@@ -20,6 +20,7 @@ from prismdbg.model.typed_path import typed_path
 from prismdbg.session.line import Verb
 from prismdbg_tui.memory.choices import MemoryChoices, MemoryPlace
 from prismdbg_tui.memory.reader import MemoryRequest
+from prismdbg_tui.screens.daemon_threads import carried_through
 from prismdbg_tui.session.comparer import compared
 from prismdbg_tui.session.messages import MemoryRead, RecordedRead, SearchEnded
 from prismdbg_tui.session.panes import Panes
@@ -165,7 +166,8 @@ class CursorViews:
         self._work(self._reader.finding, "diagnose")
 
     def compare(self, what: str) -> None:
-        self._work(lambda: compared(self._app.capsule, what), "compare", exclusive=True)
+        """It unpacks what is packed."""
+        self._work(carried_through(lambda: compared(self._app.capsule, what)), "compare", exclusive=True)
 
     def find(self, pattern: str, *, keeps: bool) -> None:
         if (position := self._app.position) is None:
@@ -181,7 +183,7 @@ class CursorViews:
         self._app.run_worker(work, thread=True, group="find")
 
     def export_timeline(self, name: str) -> None:
-        self._work(partial(self._reader.export_timeline, typed_path(name)), "export")
+        self._work(carried_through(partial(self._reader.export_timeline, typed_path(name))), "export")
 
     def _look(self) -> None:
         position = self._app.position

@@ -72,7 +72,7 @@ class Sidecar:
         if len(data) > MAX_BYTES:
             raise FacilityError(
                 f"notes and breakpoints cannot be saved: the file would be larger than {MAX_BYTES} bytes",
-                hint="shorten or remove some of the notes",
+                hint="remove some of the notes, or write shorter ones",
             )
         try:
             with partial_file(self.path, mode=0o600) as partial:
