@@ -17,10 +17,12 @@ from prismdbg_tui.start import _kept_lines
 from shown import told
 from textual.events import DescendantFocus
 from textual.pilot import Pilot
+from textual.widgets import Input
 
-from prismdbg.errors import CapsuleError
+from prismdbg.errors import CapsuleError, FacilityError
 from prismdbg.model.moment import Moment
 from prismdbg.session.breakpoint_line import parse_breakpoint
+from prismdbg.session.line import MAX_LINE
 
 FIRST = ("break nan",)
 
@@ -152,6 +154,39 @@ def test_a_damaged_file_is_told_and_left_as_it_is(tmp_path: Path, text: str) -> 
 
     screen_of_app(PrismApp(small_capsule(tmp_path / "in"), "capsule", sidecar=Sidecar(beside(path))), part)
     assert beside(path).read_text() == text and not list(tmp_path.glob(".*"))
+
+
+def test_what_is_too_long_to_be_read_again_is_not_kept(tmp_path: Path) -> None:
+    """One such line, and the next screen could read nothing of the file."""
+    path = tmp_path / "one" / "capsule"
+
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        await pilot.press("K", "colon")
+        for text in ("print 1", f"print {'1' * MAX_LINE}"):
+            app.panes.console.line.value = text
+            await pilot.press("enter")
+        await pilot.press("escape", "g", "a")
+        app.query_one("#prompt Input", Input).value = "n" * (MAX_LINE + 1)
+        await pilot.press("enter")
+        await until(lambda: f"at most {MAX_LINE} characters" in "".join(told(app)), pilot)
+
+    screen_of_app(looking(path), part)
+    kept = Sidecar(beside(path)).read()
+    assert kept.history == ("print 1",) and kept.notes == {Moment(2, 2): ""}
+
+
+def test_of_a_file_that_would_be_too_large_the_oldest_lines_typed_are_dropped(tmp_path: Path) -> None:
+    """A character beyond ASCII takes six bytes."""
+    sidecar, note = Sidecar(beside(tmp_path / "capsule")), {Moment(1, 1): "n"}
+    typed = tuple(f"{number} {'ä' * 3000}" for number in range(100))
+    sidecar.write(Kept(notes=note, history=typed))
+    kept = sidecar.read()
+    assert kept.notes == note and kept.history == typed[-len(kept.history) :] and len(kept.history) > 50
+
+    many = {Moment(step, 1): "n" * MAX_LINE for step in range(300)}
+    with pytest.raises(FacilityError, match="larger than") as told:
+        sidecar.write(Kept(notes=many))
+    assert told.value.hint and sidecar.read() == kept
 
 
 def test_only_its_owner_reads_it(tmp_path: Path) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from played import screen_of_app, small_capsule, until
@@ -317,23 +319,65 @@ def test_ctrl_c_cancels_what_takes_long(tmp_path: Path) -> None:
     on_screen(tmp_path, part)
 
 
+def type_ahead(app: PrismApp, keys: str) -> None:
+    """All of them, before the first one is heard."""
+    characters = {"slash": "/", "full_stop": ".", "colon": ":", "enter": "\r", "escape": "\x1b"}
+    for key in keys.split():
+        app.post_message(events.Key(key, characters.get(key, key)))
+
+
 def test_keys_that_come_faster_than_the_screen_are_not_lost(tmp_path: Path) -> None:
     """As of who types fast, of a macro, or of a slow machine: all of them are there before the first is heard."""
-    characters = {"slash": "/", "full_stop": ".", "colon": ":", "enter": "\r", "escape": "\x1b"}
     cases = {
         "slash 2 full_stop 2 enter t n": ["until 2.2", "next"],
         "w l o s s enter n": ["watch loss", "next"],
         "w l o s s escape n": ["next"],
+        "slash 2 enter w l o s s enter n": ["watch loss", "next"],
         "colon n enter s enter": ["n", "s"],
     }
 
     async def part(app: PrismApp, pilot: Pilot[int], heard: Heard) -> None:
         for keys, lines in cases.items():
             heard.lines.clear()
-            for key in keys.split():
-                app.post_message(events.Key(key, characters.get(key, key)))
+            type_ahead(app, keys)
             await until(lambda lines=lines: len(heard.lines) >= len(lines), pilot)  # type: ignore[misc]
             assert heard.lines == lines, keys
+
+    on_screen(tmp_path, part)
+
+
+@pytest.mark.parametrize(
+    ("keys", "lines"),
+    [
+        ("colon n e x t enter", ["next"]),
+        ("w l o s s enter n", ["watch loss", "next"]),
+        ("w escape n", ["next"]),
+        ("B n a n enter", ["break all_reduce on world if nan"]),
+        ("s slash e q enter n", ["step", "next"]),
+        ("a q enter slash 1 full_stop 2 enter t", ["until 1.2"]),
+    ],
+)
+def test_what_is_typed_into_a_line_while_a_search_runs_are_no_commands(
+    tmp_path: Path, keys: str, lines: list[str]
+) -> None:
+    """A quit, and moves of the rank, were among the letters."""
+    ended, left = threading.Event(), list[object]()
+
+    async def part(app: PrismApp, pilot: Pilot[int], heard: Heard) -> None:
+        find = app.views._reader.find
+
+        def slow(*given: Any, **named: Any) -> Any:
+            assert ended.wait(20)
+            return find(*given, **named)
+
+        app.views._reader.find = slow  # type: ignore[method-assign]
+        app.exit = lambda *given, **_: left.append(given)  # type: ignore[method-assign]
+        type_ahead(app, "slash 2 full_stop 2 enter")
+        await until(lambda: app.views.searches, pilot)
+        type_ahead(app, keys)
+        app.call_later(ended.set)
+        await until(lambda: len(heard.lines) >= len(lines) and not app.views.searches, pilot)
+        assert heard.lines == lines and not left
 
     on_screen(tmp_path, part)
 
@@ -642,3 +686,37 @@ def test_a_line_is_left_to_the_pane_where_it_was_begun(tmp_path: Path) -> None:
             assert app.layout.pane == "stops" and app.panes.stops.display and not app.panes.collectives.display
 
     on_screen(tmp_path, part)
+
+
+@pytest.mark.parametrize("typed", ["slow", ""])
+def test_a_note_stays_with_the_moment_where_it_was_begun(tmp_path: Path, typed: str) -> None:
+    """The rank stopped while somebody typed: another moment got the note, or an empty line took another one's away."""
+    begun, elsewhere = Moment(1, 1), Moment(2, 2)
+
+    async def part(app: PrismApp, pilot: Pilot[int], heard: Heard) -> None:
+        app.notes.set(elsewhere, "another")
+        await pilot.press("a", *typed)
+        await stops_elsewhere(app, pilot, heard, elsewhere)
+        await pilot.press("enter")
+        await until(lambda: typed in (app.notes.all.get(begun), ""), pilot)
+        assert app.notes.all == {elsewhere: "another"} | ({begun: typed} if typed else {})
+
+    on_screen(tmp_path, part)
+
+
+async def stops_elsewhere(app: PrismApp, pilot: Pilot[int], heard: Heard, moment: Moment) -> None:
+    heard.show(replace(STANDS, phase=Phase.RUNNING))
+    heard.show(replace(STANDS, moment=moment))
+    await until(lambda: app.navigation.position is not None and app.navigation.position.moment == moment, pilot)
+
+
+def test_a_condition_is_of_the_collective_where_it_was_begun(tmp_path: Path) -> None:
+    async def part(app: PrismApp, pilot: Pilot[int], heard: Heard) -> None:
+        assert app.recording is not None
+        app.recording.label = lambda row: f"op{row}"  # type: ignore[method-assign]
+        await pilot.press("B", *"nan")
+        await stops_elsewhere(app, pilot, heard, Moment(2, 2))
+        await pilot.press("enter")
+        await until(lambda: heard.lines, pilot)
+
+    assert on_screen(tmp_path, part).lines == ["break op2 on world if nan"]

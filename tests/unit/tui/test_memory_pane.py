@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import threading
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -121,6 +122,35 @@ def whole_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = made.write()
     monkeypatch.setattr(CapsuleReader, "trace", folder)
     return folder
+
+
+def test_an_older_look_that_took_longer_is_not_shown(tmp_path: Path) -> None:
+    asked, newer_is_shown, heard = list[int](), threading.Event(), list[str]()
+
+    def look(_reader: MemoryReader, _request: MemoryRequest) -> MemoryView:
+        asked.append(len(asked))
+        if asked[-1]:
+            return MemoryView(note="newer")
+        assert newer_is_shown.wait(20)
+        return MemoryView(note="older")
+
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        await until(lambda: app.is_settled, pilot)
+        show = app.panes.memory.show
+        app.panes.memory.show = lambda view: (heard.append(view.note), show(view))[1]  # type: ignore[method-assign]
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(MemoryReader, "look", look)
+            for count in (1, 2):
+                app.views._look_at_trace()
+                await until(lambda count=count: len(asked) == count, pilot)  # type: ignore[misc]
+            await until(lambda: "newer" in heard, pilot)
+            told_of, hear = list[MemoryRead](), app.views.memory_read
+            app.views.memory_read = lambda message: (told_of.append(message), hear(message))[1]  # type: ignore[method-assign]
+            newer_is_shown.set()
+            await until(lambda: told_of, pilot)
+        assert heard == ["newer"]
+
+    screen_of_app(PrismApp(small_capsule(tmp_path), "capsule"), part)
 
 
 @pytest.mark.usefixtures("whole_trace")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import threading
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import cache
@@ -267,6 +268,46 @@ def test_a_simulated_rank_has_a_time_line_and_leads_back() -> None:
         assert isinstance(app.screen, OverviewHelp)
         await pilot.press("escape", "escape")
         assert len(app.screen_stack) == 1 and app.map_view.rank == 617
+
+    play(part)
+
+
+@pytest.mark.parametrize("key", ["enter", "t", "D", "m", "r", "slash", "T", "tab", "shift+tab"])
+def test_on_the_time_line_of_a_rank_no_key_acts_on_the_map_below_it(key: str) -> None:
+    async def part(app: OverviewApp, pilot: Pilot[Drop | None]) -> None:
+        await pilot.press("t")
+        await until(lambda: isinstance(app.screen, RankScreen), pilot)
+        done: list[str] = []
+        app.act = done.append  # type: ignore[method-assign, assignment]
+        app._do_iteration = lambda: done.append("iteration")  # type: ignore[method-assign]
+        await pilot.press(key, "question_mark", key)
+        assert isinstance(app.screen, OverviewHelp) and not done
+        await pilot.press("escape", "escape")
+        assert len(app.screen_stack) == 1
+        await pilot.press("m", "tab")
+        assert done == ["next_metric", "iteration"]
+
+    play(part)
+
+
+def test_a_rank_that_is_opened_twice_is_above_once_and_the_last_one_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    both = threading.Barrier(2)
+
+    def slow(*given: Any, **named: Any) -> Any:
+        both.wait(20)
+        return simulate(*given, **named)
+
+    async def part(app: OverviewApp, pilot: Pilot[Drop | None]) -> None:
+        await until(lambda: app.path is not None, pilot)
+        monkeypatch.setattr("prismdbg_tui.overview.app.simulate", slow)
+        app.map_view.go_to(5)
+        app.act("simulated")
+        await until(lambda: both.n_waiting, pilot)
+        app.map_view.go_to(6)
+        app.act("simulated")
+        await until(lambda: isinstance(app.screen, RankScreen) and app.is_settled, pilot)
+        assert isinstance(app.screen, RankScreen)
+        assert app.screen._title.startswith(app.job.mesh.say(6)) and len(app.screen_stack) == 2
 
     play(part)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import threading
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
@@ -404,6 +405,57 @@ def test_it_is_read_again_and_says_where_it_cannot_be() -> None:
 
     asyncio.run(run())
     assert app.return_value is None
+
+
+def test_after_a_failed_reading_a_job_that_runs_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that was just being replaced, and the screen showed the same for ever."""
+    monkeypatch.setattr("prismdbg_tui.recorded_job.app._LEAST_AGAIN_S", 0.01)
+    reads = iter([raising(CapsuleError("not now")), lambda: job(8)])
+
+    async def part(app: JobApp, pilot: Pilot[OpenRank | None]) -> None:
+        await until(lambda: len(app.job.ranks) == 8, pilot)
+        assert any("not now" in note for note in told(app))
+
+    play(part, app=JobApp(job(is_running=True), lambda: next(reads)()))
+
+
+def test_readings_by_key_are_no_further_readings_by_the_clock() -> None:
+    set_timers: list[Any] = []
+
+    async def part(app: JobApp, pilot: Pilot[OpenRank | None]) -> None:
+        set_timer = app.set_timer
+        app.set_timer = lambda *given: set_timers.append(set_timer(*given)) or set_timers[-1]  # type: ignore[func-returns-value, method-assign]
+        for readings in (1, 2, 3):
+            await pilot.press("r")
+            await until(lambda readings=readings: len(set_timers) == readings, pilot)  # type: ignore[misc]
+        assert [timer._task is None for timer in set_timers] == [True, True, False], "stopped"
+
+    shown = job(is_running=True)
+    play(part, app=JobApp(shown, lambda: shown))
+
+
+def test_an_older_reading_that_took_longer_is_not_shown() -> None:
+    newer_is_shown, begun, told_of = threading.Event(), list[int](), list[object]()
+
+    def read() -> RunOverview:
+        begun.append(len(begun))
+        if begun[-1]:
+            return job(8)
+        assert newer_is_shown.wait(20)
+        return job(6)
+
+    async def part(app: JobApp, pilot: Pilot[OpenRank | None]) -> None:
+        call = app.call_from_thread
+        app.call_from_thread = lambda *given: told_of.append(call(*given))  # type: ignore[method-assign, assignment]
+        await pilot.press("r")
+        await until(lambda: begun, pilot)
+        await pilot.press("r")
+        await until(lambda: len(app.job.ranks) == 8, pilot)
+        newer_is_shown.set()
+        await until(lambda: len(told_of) == 2, pilot)
+        assert len(app.job.ranks) == 8
+
+    play(part, app=JobApp(job(), read))
 
 
 @pytest.mark.parametrize(

@@ -140,3 +140,11 @@ def test_source_of_this_machine_is_read_through_links(tmp_path: Path) -> None:
     (tmp_path / "link.py").symlink_to("train.py")
     seen = Sources(capsule).around(Frame(str(tmp_path / "link.py"), 2, "main"))
     assert (seen.lines, seen.note) == (("first", "second"), "from this machine, may have changed")
+
+
+def test_lines_are_counted_as_python_counts_them(tmp_path: Path) -> None:
+    """A form feed, which divides a file into pages, ends no line; each one moved the mark a line up."""
+    (tmp_path / "train.py").write_text("first\n\f\nthird\x1c\u2028\x85 é\r\nfourth\n")
+    seen = Sources(make_capsule(tmp_path / "capsule")).around(Frame(str(tmp_path / "train.py"), 4, "main"))
+    assert seen.lines[0] == "first" and seen.lines[seen.line - seen.first] == "fourth"
+    assert seen.lines[2] == "third\x1c\u2028\x85 é"

@@ -26,6 +26,7 @@ from played import (
 from prismdbg_tui.session.app import PrismApp
 from prismdbg_tui.session.messages import OutputCut, OutputGrew
 from prismdbg_tui.session.views import Phase, State
+from prismdbg_tui.timeline.recording import Recording
 from prismdbg_tui.widgets.timeline import LABEL_WIDTH
 from shown import on_screen, told
 from textual.pilot import Pilot
@@ -630,6 +631,27 @@ def test_the_ruler_is_green_only_where_the_replay_was_compared_and_is_identical(
         await pilot.press("n")
         await stands(app, pilot, "1.2")
         assert green_rows(app) == ["0.1", "1.2"]
+
+    screen_of(part, tmp_path, rank)
+
+
+def test_what_is_shown_of_many_synthesized_answers_costs_the_same_for_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Behind the end of the recording each one cost as much as all before it."""
+    count, looked, shown = 500, list[Moment](), list[object]()
+    exact_row, on_state_changed = Recording.exact_row, PrismApp.on_state_changed
+    monkeypatch.setattr(Recording, "exact_row", lambda of, moment: (looked.append(moment), exact_row(of, moment))[1])
+    monkeypatch.setattr(PrismApp, "on_state_changed", lambda of, told: (shown.append(told), on_state_changed(of, told)))
+    told = [{"event": "synthesized", "moment": f"{3 + n}.1", "collective": {"op": "allreduce_"}} for n in range(count)]
+    rank = PlayedRank([*told, stopped("999.1", 2)])
+
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        await stands(app, pilot, "0.0")
+        await pilot.press("c")
+        await stands(app, pilot, "999.1")
+        assert len(app.state.synthesized) == count and said(app).count("synthesized") >= count
+        assert len(looked) < 4 * count and len(shown) < count / 2
 
     screen_of(part, tmp_path, rank)
 

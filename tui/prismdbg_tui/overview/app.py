@@ -14,6 +14,7 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Horizontal, VerticalScroll
 from textual.widgets import Input, Label, Static
+from textual.worker import get_current_worker
 
 from prismdbg.errors import PrismError, UsageError
 from prismdbg.simulate.engine.critical_path import critical_path
@@ -153,8 +154,13 @@ class OverviewApp(ActionApp[Drop | None]):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """In a line, and in a screen above, every character is its own."""
         if action == "act" and parameters == (OPENS_A_LINE,):
-            return len(self.screen_stack) == 1 and not isinstance(self.focused, Input)
-        return super().check_action(action, parameters)
+            return self._is_seen and not isinstance(self.focused, Input)
+        return (self._is_seen or action != "act") and super().check_action(action, parameters)
+
+    @property
+    def _is_seen(self) -> bool:
+        """No screen is above the map."""
+        return len(self.screen_stack) == 1
 
     def act(self, name: str) -> None:
         if self._prompt.display:
@@ -228,10 +234,12 @@ class OverviewApp(ActionApp[Drop | None]):
         timeline = simulate(job.timeline.graph, job.timeline.cluster, of_rank=rank)
         recording = SimulatedRecording(timeline, rank)
         title = f"{job.mesh.say(rank)} · {job.class_names[int(job.class_of[rank])]}, {job.who_ran(rank)}"
-        self.call_from_thread(self._show_rank, recording, title)
+        if not get_current_worker().is_cancelled:  # another rank was asked for since
+            self.call_from_thread(self._show_rank, recording, title)
 
     def _show_rank(self, recording: SimulatedRecording, title: str) -> None:
-        self.push_screen(RankScreen(recording, title, keymap.in_force({}, LINE_ACTIONS)))
+        if self._is_seen:
+            self.push_screen(RankScreen(recording, title, keymap.in_force({}, LINE_ACTIONS)))
 
     def _do_go_to(self) -> None:
         self._prompt.display = True
@@ -256,7 +264,10 @@ class OverviewApp(ActionApp[Drop | None]):
         (self._iteration if self._iteration.has_class("-chosen") else self.map).focus()
 
     def action_focus_next(self) -> None:
-        self._do_iteration()
+        if self._is_seen:
+            self._do_iteration()
+        else:
+            super().action_focus_next()
 
     def _do_help(self) -> None:
         self.push_screen(OverviewHelp(self.keys_shown, OVERVIEW_ACTIONS))

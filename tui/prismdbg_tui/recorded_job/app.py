@@ -12,6 +12,7 @@ from rich.text import Text
 from textual import work
 from textual.app import ComposeResult
 from textual.binding import BindingType
+from textual.timer import Timer
 from textual.widgets import DataTable, Static
 
 from prismdbg.diagnosis.lateness.time_parts import PARTS
@@ -88,6 +89,8 @@ class JobApp(ActionApp[OpenRank | None]):
         self.wanted = moment
         self.job, self._read = job, read
         self._order, self._took_s = 0, 0.0
+        self._reading = 0  # the number of the newest one
+        self._timer: Timer | None = None  # of the next one
         self.finding = 0
         self.rank = at if at >= 0 else self._suspect()
         self.part = part or 0
@@ -115,8 +118,7 @@ class JobApp(ActionApp[OpenRank | None]):
         self._note.display = bool(str(self._note.content))
         self._change_to(map_shown=self.map_shown)
         self.repaint()
-        if self.job.is_running:
-            self.set_timer(_LEAST_AGAIN_S, self._read_again)
+        self._read_later()
 
     # what is shown
 
@@ -212,25 +214,42 @@ class JobApp(ActionApp[OpenRank | None]):
         place = next((at for at, row in enumerate(self.rows) if row.rank == self.rank), 0)
         self.table.move_cursor(row=place, animate=False)
 
-    @work(thread=True, exclusive=True, group="read")
     def _read_again(self) -> None:
+        if self._timer is not None:
+            self._timer.stop()
+        self._reading += 1
+        self._read_away(self._reading)
+
+    @work(thread=True, exclusive=True, group="read")
+    def _read_away(self, number: int) -> None:
         began = time.monotonic()
         try:
             job = self._read()
         except (PrismError, OSError) as error:
-            why = with_hint(of_reading(error, "run"))
-            self.call_from_thread(self.refuse, f"the run cannot be read again: {why}", REASON_S)
+            self.call_from_thread(self._was_read, number, None, with_hint(of_reading(error, "run")))
             return
         self._took_s = time.monotonic() - began
-        self.call_from_thread(self._take, job)
+        self.call_from_thread(self._was_read, number, job)
+
+    def _was_read(self, number: int, job: RunOverview | None, why: str = "") -> None:
+        """An older reading may end after a newer one."""
+        if number != self._reading:
+            return
+        if job is not None:
+            self._take(job)
+        else:
+            self.refuse(f"the run cannot be read again: {why}", REASON_S)
+        self._read_later()
+
+    def _read_later(self) -> None:
+        if self.job.is_running:
+            self._timer = self.set_timer(max(_LEAST_AGAIN_S, _AGAIN_SHARE * self._took_s), self._read_again)
 
     def _take(self, job: RunOverview) -> None:
         self.job = job
         self._part = min(max((self._at_ns - job.begun_ns) * PARTS // max(job.lasted_ns, 1), 0), PARTS - 1)
         self.finding = min(self.finding, max(len(job.diagnosis.verdicts) - 1, 0))
         self.repaint()
-        if job.is_running:
-            self.set_timer(max(_LEAST_AGAIN_S, _AGAIN_SHARE * self._took_s), self._read_again)
 
     # what is done
 

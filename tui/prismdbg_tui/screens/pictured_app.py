@@ -3,10 +3,11 @@ write nothing that steers one, or them."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from textual.app import App
 from textual.filter import LineFilter
@@ -17,6 +18,7 @@ from prismdbg.errors import PrismError
 from prismdbg_tui.browser.driver import FILLED
 from prismdbg_tui.drawing.picture import screenshot
 from prismdbg_tui.drawing.printable import Printable
+from prismdbg_tui.screens.daemon_threads import DaemonThreads
 
 Returned = TypeVar("Returned")
 _PRINTABLE = Printable()
@@ -27,6 +29,10 @@ class PicturedApp(App[Returned]):
 
     fatal: PrismError | None = None
     CSS = "ToastRack { margin-bottom: 2; overflow-y: hidden; }"  # above the status line and the key bar
+
+    async def run_async(self, **given: Any) -> Returned | None:
+        asyncio.get_running_loop().set_default_executor(DaemonThreads())
+        return await super().run_async(**given)
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         return [*super().get_line_filters(), _PRINTABLE]

@@ -32,6 +32,7 @@ _PAN = 0.25
 class ActionHandlers:
     def __init__(self, app: PrismApp) -> None:
         self._app = app
+        self._row = 0  # where the cursor was when the prompt was opened: a rank that stops meanwhile takes it along
 
     def do(self, name: str) -> None:
         self.carry_out(lambda: self._do(name))
@@ -223,7 +224,8 @@ class ActionHandlers:
 
     def condition(self) -> None:
         position = self._position
-        known = breakpoint_at(position.recording, self._app.state.stops, position.cursor)
+        self._row = position.cursor
+        known = breakpoint_at(position.recording, self._app.state.stops, self._row)
         self._app.condition_of = known.number if known is not None else None
         self._app.panes.prompt.ask(Purpose.CONDITION)
 
@@ -258,7 +260,9 @@ class ActionHandlers:
         self._app.panes.prompt.ask(Purpose.WHO)
 
     def note(self) -> None:
-        self._app.panes.prompt.ask(Purpose.NOTE, self._app.notes.all.get(self._position.moment, ""))
+        position = self._position
+        self._row = position.cursor
+        self._app.panes.prompt.ask(Purpose.NOTE, self._app.notes.all.get(position.moment, ""))
 
     def bookmark(self) -> None:
         moment, notes = self._position.moment, self._app.notes
@@ -278,7 +282,7 @@ class ActionHandlers:
             case Purpose.WHO if message.text:
                 self._app.type_line(f"who wrote {message.text}")
             case Purpose.NOTE:
-                self._app.notes.set(self._position.moment, message.text or None)
+                self._app.notes.set(self._position.recording.columns.moment(self._row), message.text or None)
             case Purpose.COMPARE if message.text:
                 self._app.views.compare(message.text)
             case Purpose.IGNORE if message.text:
@@ -294,12 +298,11 @@ class ActionHandlers:
                 self._app.views.find(message.text, keeps=False)
 
     def _set_condition(self, text: str) -> None:
-        """Of the breakpoint here; else of one on every such collective."""
-        position = self._position
+        """Of the breakpoint there; else of one on every such collective."""
         if self._app.condition_of is not None:
             self._app.type_line(f"condition {self._app.condition_of} {text}".rstrip())
         else:
-            recording, row = position.recording, position.cursor
+            recording, row = self._position.recording, self._row
             what = f"break {recording.label(row)} on {recording.group(row).title}"
             self._app.type_line(f"{what} if {text}" if text else what)
 

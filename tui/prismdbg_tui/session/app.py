@@ -40,6 +40,8 @@ from prismdbg_tui.session.visible_panes import PANES
 from prismdbg_tui.timeline.recording import Recording
 from prismdbg_tui.widgets.key_bar import KeyBar
 
+_AT_ONCE = frozenset({"ctrl+c", "ctrl+q"})  # also while keys wait for a search
+
 
 class PrismApp(PicturedApp[int]):
     """Over one capsule; with a rank to run (`live`), or over its record alone. `at`: where to look first, else the
@@ -85,7 +87,7 @@ class PrismApp(PicturedApp[int]):
         self.set_keymap(dict(keys or {}))
         self.state = State()
         self.condition_of: int | None = None
-        self._waiting: list[str] = []  # actions, until a search has ended
+        self._waiting: list[str | events.Event] = []  # until a search has ended: actions, and keys for a line
         self._asked = at
         self._wanted = at or moment_of(str(capsule.manifest.incident.moment or ""))
         queued: Callable[[], Sequence[str]] = (lambda: live.queued) if live is not None else tuple
@@ -188,19 +190,22 @@ class PrismApp(PicturedApp[int]):
     def on_rows_found(self, message: messages.RowsFound) -> None:
         self.navigation.found(message)
 
-    def on_search_ended(self) -> None:
+    async def on_search_ended(self) -> None:
         """What was asked for meanwhile is about where the search led to."""
         self.views.searches -= 1
         waiting, self._waiting = self._waiting, []
-        for name in waiting:
-            self.act(name)
+        for each in waiting:
+            if isinstance(each, str):
+                self.act(each)
+            else:
+                await self.on_event(each)
 
     def on_recorded_read(self, message: messages.RecordedRead) -> None:
         self.views.looked(message)
         self.filled()
 
     def on_memory_read(self, message: messages.MemoryRead) -> None:
-        self.views.memory_read(message.view)
+        self.views.memory_read(message)
         alone = len(self.screen_stack) == 1  # none is there once the screen is left
         if alone and self.layout.pane == "memory" and self.focused is None:
             self.layout.leave_line()  # it was chosen while there was nothing yet that could take the keys
@@ -266,6 +271,20 @@ class PrismApp(PicturedApp[int]):
     def on_asked(self, message: messages.Asked) -> None:
         self.layout.leave_line()
         self._handlers.carry_out(lambda: self._handlers.asked(message))
+
+    async def on_event(self, event: events.Event) -> None:
+        """Behind a key that opens a line, and waits, each key is a character of that line."""
+        if self._is_for_a_line_to_come(event):
+            self._waiting.append(event)
+        else:
+            await super().on_event(event)
+
+    def _is_for_a_line_to_come(self, event: events.Event) -> bool:
+        if not isinstance(event, events.Key | events.Paste) or event.is_forwarded:
+            return False
+        if isinstance(event, events.Key) and event.key in _AT_ONCE:
+            return False
+        return any(each in actions.OPENS_A_LINE for each in self._waiting if isinstance(each, str))
 
     def on_key_bar_pressed(self, message: KeyBar.Pressed) -> None:
         self.act(message.action_name)

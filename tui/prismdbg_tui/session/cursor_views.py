@@ -19,9 +19,10 @@ from prismdbg.model.frame import Frame
 from prismdbg.model.typed_path import typed_path
 from prismdbg.session.line import Verb
 from prismdbg_tui.memory.choices import MemoryChoices, MemoryPlace
-from prismdbg_tui.memory.view import MemoryView
+from prismdbg_tui.memory.reader import MemoryRequest
+from prismdbg_tui.screens.daemon_threads import carried_through
 from prismdbg_tui.session.comparer import compared
-from prismdbg_tui.session.messages import RecordedRead, SearchEnded
+from prismdbg_tui.session.messages import MemoryRead, RecordedRead, SearchEnded
 from prismdbg_tui.session.panes import Panes
 from prismdbg_tui.session.reader import CapsuleReader
 from prismdbg_tui.session.views import Phase
@@ -43,6 +44,7 @@ class CursorViews:
         self._frame_is_of: tuple[Frame, ...] = ()  # `_outside` when it was chosen
         self._timers: dict[str, Timer] = {}
         self.searches = 0  # under way
+        self._asked_memory: MemoryRequest | None = None  # the newest
         self._untold = False  # which ends of a difference were chosen
         self.memory = MemoryChoices(self.look_at_memory)
 
@@ -137,9 +139,12 @@ class CursorViews:
         self._untold = True
         self._later("memory", self._look_at_trace)
 
-    def memory_read(self, view: MemoryView) -> None:
+    def memory_read(self, message: MemoryRead) -> None:
         """Where the trace lacks an end of a difference, there is none; the end that it has stays marked. The pane says
         which ends there are where it is seen."""
+        if message.request is not None and message.request is not self._asked_memory:
+            return  # an older one that took longer
+        view = message.view
         untold, self._untold = self._untold, False
         if view.refused:
             self.memory.forget()
@@ -161,7 +166,8 @@ class CursorViews:
         self._work(self._reader.finding, "diagnose")
 
     def compare(self, what: str) -> None:
-        self._work(lambda: compared(self._app.capsule, what), "compare", exclusive=True)
+        """It unpacks what is packed."""
+        self._work(carried_through(lambda: compared(self._app.capsule, what)), "compare", exclusive=True)
 
     def find(self, pattern: str, *, keeps: bool) -> None:
         if (position := self._app.position) is None:
@@ -177,7 +183,7 @@ class CursorViews:
         self._app.run_worker(work, thread=True, group="find")
 
     def export_timeline(self, name: str) -> None:
-        self._work(partial(self._reader.export_timeline, typed_path(name)), "export")
+        self._work(carried_through(partial(self._reader.export_timeline, typed_path(name))), "export")
 
     def _look(self) -> None:
         position = self._app.position
@@ -187,7 +193,7 @@ class CursorViews:
 
     def _look_at_trace(self) -> None:
         request = self.memory.request(self.memory_trace, self.memory_place)
-        request = replace(request, is_live=self._app.live is not None)
+        self._asked_memory = request = replace(request, is_live=self._app.live is not None)
         self._work(partial(self._reader.memory, request), "memory", exclusive=True)
 
     def _later(self, name: str, action: Callable[[], None]) -> None:

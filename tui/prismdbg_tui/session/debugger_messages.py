@@ -34,6 +34,7 @@ from prismdbg_tui.session.views import Phase, SourceView, State, ValueView
 
 MAX_KEPT = 6
 MAX_MARKED = 10_000  # moments, in the timeline
+_MARKS_S = 0.2
 _MOST_ASKED = 24  # characters of a command, beside what it does
 MOVES = frozenset(
     {
@@ -64,6 +65,7 @@ class DebuggerMessages:
         self._asked = ""
         self._is_kept = False
         self._saved = ""  # what became of the checkpoint that was asked for last
+        self._is_behind, self._shown_s = False, 0.0  # marks are not shown yet; when it was shown last
         self._kept: tuple[str, ...] = ()  # expressions printed, shown again at each stop
 
     def begin(self) -> None:
@@ -85,9 +87,9 @@ class DebuggerMessages:
             case notices.Progress():
                 self._show(doing=self._doing(notice), done=notice.done, total=notice.total, moment=notice.moment)
             case notices.Diverged():
-                self._show(diverged=_marked(self.state.diverged, notice.moment))
+                self._mark(diverged=_marked(self.state.diverged, notice.moment))
             case notices.Synthesized():
-                self._show(synthesized=_marked(self.state.synthesized, notice.moment))
+                self._mark(synthesized=_marked(self.state.synthesized, notice.moment))
                 self._say(answers.notice(notice), "event")
             case notices.StateCompared(equal=False) | notices.Unlike():
                 self._show(differs=True)
@@ -116,6 +118,8 @@ class DebuggerMessages:
 
     def noticed(self) -> None:
         """While nothing was asked the rank may have ended, or be gone."""
+        if self._is_behind:
+            self._show()
         if (phase := _PHASES[self._debugger.session.phase]) is self.state.phase:
             return
         try:
@@ -260,8 +264,15 @@ class DebuggerMessages:
             changed["watches"] = tuple(watch for watch in self.state.watches if watch.number in numbers)
         return {**changed, "checkpoints": self._checkpoints(), "trace": attempt(self._trace) or TracePlace()}
 
+    def _mark(self, **changed: Any) -> None:
+        """They come by the thousand: most of them are shown with whatever is shown next."""
+        self.state, self._is_behind = replace(self.state, **changed), True
+        if time.monotonic() - self._shown_s >= _MARKS_S:
+            self._show()
+
     def _show(self, **changed: Any) -> None:
         self.state = replace(self.state, **changed)
+        self._is_behind, self._shown_s = False, time.monotonic()
         self._tell(StateChanged(self.state))
 
     def _say(self, text: str, kind: str = "said") -> None:

@@ -11,6 +11,7 @@ from prismdbg.errors import PrismError
 from prismdbg.jobs.leading_finding import LeadingFinding
 from prismdbg.model.collective import Frame
 from prismdbg.model.moment import Moment
+from prismdbg_tui.memory.reader import MemoryRequest
 from prismdbg_tui.memory.view import MemoryView
 from prismdbg_tui.session.views import SourceView, State, ValueView
 from prismdbg_tui.timeline.recording import Recording
@@ -176,10 +177,10 @@ class MomentChosen(Message):
 
 
 class MemoryRead(Message):
-    """What the trace says of one moment."""
+    """What the trace says of one moment; `request`: the one that it answers."""
 
-    def __init__(self, view: MemoryView) -> None:
-        self.view = view
+    def __init__(self, view: MemoryView, request: MemoryRequest | None = None) -> None:
+        self.view, self.request = view, request
         super().__init__()
 
 

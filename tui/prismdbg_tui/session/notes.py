@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from prismdbg.errors import PrismError, UsageError
 from prismdbg.model.moment import Moment
-from prismdbg.session.line import Verb
+from prismdbg.session.line import MAX_LINE, Verb
 from prismdbg_tui.session.panes import Panes
 from prismdbg_tui.session.sidecar import MAX_NOTES, Kept, Sidecar, lines_of
 from prismdbg_tui.session.views import State
@@ -44,6 +44,8 @@ class Notes:
             self.all.pop(moment, None)
         elif moment not in self.all and len(self.all) >= MAX_NOTES:
             raise UsageError(f"there are already {MAX_NOTES} notes and bookmarks")
+        elif len(text) > MAX_LINE:
+            raise UsageError(f"a note has at most {MAX_LINE} characters, and this one has {len(text)}")
         else:
             self.all = dict(sorted({**self.all, moment: text}.items()))
         self._app.navigation.show_state(self._app.state, follow=False)

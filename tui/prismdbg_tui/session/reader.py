@@ -75,7 +75,7 @@ class CapsuleReader:
         return self._trace
 
     def memory(self, request: MemoryRequest) -> MemoryRead:
-        return MemoryRead(self._memory.look(request))
+        return MemoryRead(self._memory.look(request), request)
 
     def _source(self, frames: tuple[Frame, ...], frame: int) -> SourceView:
         return self._sources.around(frames[frame]) if frames else SourceView(note="no stack was recorded here")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator
-from math import prod
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -27,13 +27,14 @@ Numbers = NDArray[Any]
 
 AROUND_LINES = 200
 MAX_SOURCE_BYTES = 16 << 20
+MAX_SOURCE_LINE = 400
 MAX_PAYLOAD_BYTES = 256 << 20
 MAX_TENSORS = 16
 MAX_VALUES = 64
 BINS = 32
 _WHOLE = {"bool": "u1", "uint8": "u1", "int8": "i1", "int16": "<i2", "int32": "<i4", "int64": "<i8"}
 _KINDS = {**_WHOLE, "uint16": "<u2", "uint32": "<u4", "uint64": "<u8", "float16": "<f2", "float32": "<f4"}
-_KINDS = {**_KINDS, "float64": "<f8"}
+_KINDS = {**_KINDS, "float64": "<f8", "bfloat16": "<u2"}  # its upper half of a float32
 
 
 class Sources:
@@ -51,29 +52,33 @@ class Sources:
             function=frame.name,
             line=frame.line,
             first=first,
-            lines=tuple(line.rstrip("\n")[:400] for line in lines[first - 1 : frame.line + AROUND_LINES]),
+            lines=tuple(_text_of(line) for line in lines[first - 1 : frame.line + AROUND_LINES]),
             note=note,
         )
 
-    def _lines(self, filename: str) -> tuple[list[str], str]:
+    def _lines(self, filename: str) -> tuple[list[bytes], str]:
         if self._inside is None:
             files = (file for file in read_files(self._capsule) if file.place is Place.INSIDE)
             self._inside = {file.path: content_path(self._capsule, file) for file in files}
         if filename in self._inside:
             try:
-                return _text_lines(open_plain(self._inside[filename])), "from the capsule"
+                return _lines_of(open_plain(self._inside[filename])), "from the capsule"
             except OSError as error:
                 return [], f"the capsule's copy cannot be read: {error.strerror}"
         try:
-            lines = _text_lines(open_real(os.path.realpath(filename))) if filename.startswith("/") else []
+            lines = _lines_of(open_real(os.path.realpath(filename))) if filename.startswith("/") else []
         except (OSError, ValueError):  # the capsule's word, which may be no path at all
             lines = []
         return lines, "from this machine, may have changed" if lines else "no source available"
 
 
-def _text_lines(opened: BinaryIO) -> list[str]:
+def _lines_of(opened: BinaryIO) -> list[bytes]:
     with opened as file:
-        return file.read(MAX_SOURCE_BYTES).decode("utf-8", "replace").splitlines()
+        return file.read(MAX_SOURCE_BYTES).splitlines()  # as Python counts them: a form feed or U+2028 ends none
+
+
+def _text_of(line: bytes) -> str:
+    return line.decode("utf-8", "replace")[:MAX_SOURCE_LINE]
 
 
 def received(recording: Recording, row: int) -> tuple[ValueView, ...]:
@@ -102,7 +107,7 @@ def _is_kept(recording: Recording, payload: PayloadRef) -> bool:
 def _tensors(metas: tuple[TensorMeta, ...], data: bytearray) -> Iterator[ValueView]:
     offset = 0
     for number, meta in enumerate(metas[:MAX_TENSORS]):
-        size = prod(meta.shape) * dtypes.ITEM_BYTES.get(meta.dtype, 0)
+        size = math.prod(meta.shape) * dtypes.ITEM_BYTES.get(meta.dtype, 0)
         title = f"out[{number}]" if len(metas) > 1 else "out[0]"
         values = _values(meta, data[offset : offset + size])
         offset += size
@@ -115,32 +120,26 @@ def _tensors(metas: tuple[TensorMeta, ...], data: bytearray) -> Iterator[ValueVi
 
 
 def _values(meta: TensorMeta, data: bytearray) -> Numbers | None:
-    if meta.dtype == "bfloat16":
-        halves = np.frombuffer(data, dtype="<u2")
-        return (halves.astype(np.uint32) << 16).view(np.float32)
     kind = _KINDS.get(meta.dtype)
-    if kind is None or len(data) != prod(meta.shape) * np.dtype(kind).itemsize:
+    if kind is None or len(data) != math.prod(meta.shape) * np.dtype(kind).itemsize:
         return None
-    return np.frombuffer(data, dtype=kind)
+    numbers = np.frombuffer(data, dtype=kind)
+    return (numbers.astype(np.uint32) << 16).view(np.float32) if meta.dtype == "bfloat16" else numbers
 
 
 def summary(values: Numbers, meta: TensorMeta) -> dict[str, object]:
     """The same form as an agent gives a tensor in."""
     numbers = values.astype(np.float64)
     finite = numbers[np.isfinite(numbers)]
-    stats = {
-        "min": float(finite.min()) if len(finite) else None,
-        "max": float(finite.max()) if len(finite) else None,
-        "mean": float(finite.mean()) if len(finite) else None,
-        "std": float(finite.std()) if len(finite) else None,
-        "nan": int(np.isnan(numbers).sum()),
-        "inf": int(np.isinf(numbers).sum()),
-    }
-    histogram = None
-    if len(finite):
-        low, high = float(finite.min()), float(finite.max())
-        counts = np.histogram(finite, bins=BINS, range=(low, high if high > low else low + 1))[0]
-        histogram = {"low": low, "high": high, "counts": counts.tolist()}
+    with np.errstate(over="ignore", invalid="ignore"):  # of numbers whose sum or square no float64 holds
+        stats = {
+            "min": float(finite.min()) if len(finite) else None,
+            "max": float(finite.max()) if len(finite) else None,
+            "mean": float(finite.mean()) if len(finite) else None,
+            "std": float(finite.std()) if len(finite) else None,
+            "nan": int(np.isnan(numbers).sum()),
+            "inf": int(np.isinf(numbers).sum()),
+        }
     return {
         "kind": "tensor",
         "dtype": meta.dtype,
@@ -148,10 +147,19 @@ def summary(values: Numbers, meta: TensorMeta) -> dict[str, object]:
         "device": meta.device,
         "requires_grad": False,
         "stats": stats,
-        "histogram": histogram,
+        "histogram": _histogram(finite),
         "slice": f"[:{MAX_VALUES}]" if len(values) > MAX_VALUES else "",
         "values": values[:MAX_VALUES].tolist(),
     }
+
+
+def _histogram(finite: Numbers) -> dict[str, object] | None:
+    """Over each number's share of the range: of the numbers themselves, bins may be narrower than their precision."""
+    low, high = (float(finite.min()), float(finite.max())) if len(finite) else (math.inf, math.inf)
+    if not math.isfinite(high - low):
+        return None
+    shares = (finite - low) / ((high - low) or 1.0)
+    return {"low": low, "high": high, "counts": np.histogram(shares, bins=BINS, range=(0.0, 1.0))[0].tolist()}
 
 
 def _text(title: str, text: str) -> ValueView:

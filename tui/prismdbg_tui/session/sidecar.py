@@ -23,6 +23,7 @@ SUFFIX = ".session.json"
 VERSION = 1
 MAX_BYTES = 1 << 20
 MAX_NOTES, MAX_LINES = 1000, 500
+_AROUND_LINE = 8  # at most: indentation, a comma, the brackets
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,13 +64,19 @@ class Sidecar:
             raise self._unreadable(str(error)) from error
 
     def write(self, kept: Kept) -> None:
-        """All of it or nothing. `FacilityError` where it cannot be written."""
+        """All of it or nothing, but for the oldest lines typed, where it would be too large to be read again.
+        `FacilityError` where it cannot be written."""
         if self.path is None or self._damaged or not self._keeps:
             return
-        data = json.dumps(_json(kept), indent=1)
+        data = _text_of(kept)
+        if len(data) > MAX_BYTES:
+            raise FacilityError(
+                f"notes and breakpoints cannot be saved: the file would be larger than {MAX_BYTES} bytes",
+                hint="remove some of the notes, or write shorter ones",
+            )
         try:
             with partial_file(self.path, mode=0o600) as partial:
-                partial.file.write(f"{data}\n".encode())
+                partial.file.write(data.encode())
                 partial.publish(self.path)
         except OSError as error:
             raise FacilityError(
@@ -109,14 +116,27 @@ def lines_of(stops: tuple[BreakpointSpec, ...], watches: tuple[str, ...]) -> tup
 _RESTORED = (Verb.BREAK, Verb.TBREAK, Verb.IGNORE, Verb.LOG_ONLY, Verb.WATCH)
 
 
-def _json(kept: Kept) -> dict[str, Any]:
-    return {
+def _text_of(kept: Kept) -> str:
+    """Without the oldest lines typed, as far as there is no room for them."""
+    history: list[str] = []
+    room = MAX_BYTES - len(_written(kept, history))
+    for line in reversed(kept.history[-MAX_LINES:]):
+        room -= len(json.dumps(line)) + _AROUND_LINE
+        if room < 0:
+            break
+        history.insert(0, line)
+    return _written(kept, history)
+
+
+def _written(kept: Kept, history: list[str]) -> str:
+    whole = {
         "version": VERSION,
         "notes": {str(moment): text for moment, text in sorted(kept.notes.items())},
         "lines": None if kept.lines is None else list(kept.lines),
         "panes": list(kept.panes),
-        "history": list(kept.history[-MAX_LINES:]),
+        "history": history,
     }
+    return f"{json.dumps(whole, indent=1)}\n"
 
 
 def _kept(found: Any) -> Kept:

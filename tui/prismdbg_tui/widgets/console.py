@@ -8,7 +8,7 @@ from textual.containers import Vertical
 from textual.suggester import Suggester
 from textual.widgets import Input
 
-from prismdbg.session.line import VERBS
+from prismdbg.session.line import MAX_LINE, VERBS
 from prismdbg_tui.session.messages import LineTyped
 from prismdbg_tui.widgets.text_log import TextLog
 
@@ -78,7 +78,7 @@ class Line(Input, can_focus=False):
 
     def remember(self, text: str) -> None:
         history = self.completion.history
-        if text and (not history or history[-1] != text):
+        if 0 < len(text) <= MAX_LINE and (not history or history[-1] != text):
             history.append(text)
             del history[:-MAX_HISTORY]
         self._back = 0

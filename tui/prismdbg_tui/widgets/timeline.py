@@ -95,9 +95,11 @@ class Timeline(Widget, can_focus=True):
         assert self._recording is not None
         self._compared = verdicts.compared(self._recording)
         others = verdicts.diverged | verdicts.synthesized
-        if others != self._others:
-            rows = (self._recording.exact_row(moment) for moment in others)
-            self._others, self._other_rows = others, tuple(row for row in rows if row is not None)
+        if others != self._others:  # mostly there are more: each moment is looked for once
+            is_more = others > self._others
+            fresh = map(self._recording.exact_row, others - self._others if is_more else others)
+            known = self._other_rows if is_more else ()
+            self._others, self._other_rows = others, (*known, *(row for row in fresh if row is not None))
         self.refresh()
 
     def _identical(self, stretch: VisibleRange) -> frozenset[int]:
