@@ -34,6 +34,7 @@ __all__ = ["LiveReplay", "ReplayRequest", "Say", "open_replay"]
 AGENT_BOUND_S = 90.0
 RESTORE_POINT_BOUND_S = 900.0  # what the program does before it: building a large model, for instance
 CHANGE_OVER_BOUND_S = 60.0
+STARTER_MARGIN_S = 60.0  # the command ends a replay at its deadline; the starter only if the command cannot
 LAST_WORDS, LAST_BYTES = 12, 64 << 10  # lines, and where they are looked for
 _BEGINNING = {
     Origin.IMAGE: "restoring the checkpoint",
@@ -96,7 +97,8 @@ def start(runtime: Runtime, plan: Plan, capsule: Capsule, say: Say, deadline: De
     for text in filter(None, (redacted_arguments(capsule), *not_hidden(seen))):
         say(text)
     say(f"{runtime.name}: {_BEGINNING[capsule.manifest.origin]}")  # last: a screen shows it while it lasts
-    return runtime.start(replace(plan.spec, deadline=deadline), say)
+    longest_s = deadline.bound_s + STARTER_MARGIN_S
+    return runtime.start(replace(plan.spec, deadline=deadline, longest_s=longest_s), say)
 
 
 def unhidden(runtime: Runtime, plan: Plan, capsule: Capsule) -> Unhidden:
