@@ -10,11 +10,11 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from prismdbg.capsule import layout
+from prismdbg.capsule import layout, path_kind
 from prismdbg.capsule.partial import is_abandoned, is_partial, removed_name
 from prismdbg.capsule.walk import entries
 from prismdbg.errors import CapsuleError, PrismError, UsageError
-from prismdbg.jobs.storage.archive_crypto import is_signature, signature_path
+from prismdbg.jobs.storage.archive_crypto import ENCRYPTED_SUFFIX, is_encrypted, is_signature, signature_path
 from prismdbg.jobs.storage.job_nodes import is_shared, node_folders, node_states, supervisor_report
 from prismdbg.jobs.storage.pack import read_manifest
 from prismdbg.jobs.storage.ranks_alive import pid_here, still_runs
@@ -38,7 +38,7 @@ class ItemKind(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
     """One thing on the shelf. size_bytes is what it takes on disk; `text` says what it is, in a few words. damage: why
-    it cannot be read; by its name alone, it may be something else."""
+    it cannot be read, for want of a key, too; by its name alone, it may be something else."""
 
     kind: ItemKind
     path: Path
@@ -71,6 +71,9 @@ def describe(path: Path) -> Item | None:
     if kind is None:
         return None
     size_bytes, changed_ns = disk_bytes(path), path.stat().st_mtime_ns
+    if _is_encrypted(path):
+        damage = "it is encrypted"
+        return Item(kind=kind, path=path, size_bytes=size_bytes, created_ns=changed_ns, text="encrypted", damage=damage)
     try:
         created_ns, text = _about(kind, path)
     except (PrismError, OSError, TypeError, ValueError, KeyError) as error:
@@ -236,22 +239,34 @@ def _walk(path: Path, depth: int) -> Iterator[Path]:
         path, depth = path / "capsules", 1
     elif kind is not None or depth == 0:
         return
-    if not path.is_dir() or path.is_symlink():
-        return
-    for child in sorted(path.iterdir()):
-        if not child.is_symlink() and (child.is_dir() or _kind(child)):
+    for child in _children(path):
+        if not path_kind.is_link(child) and (path_kind.is_folder(child) or _kind(child)):
             yield from _walk(child, depth - 1)
+
+
+def _children(path: Path) -> list[Path]:
+    """None of what is no folder, or may not be read."""
+    if path_kind.is_link(path) or not path_kind.is_folder(path):
+        return []
+    with contextlib.suppress(OSError):
+        return sorted(path.iterdir())
+    return []
 
 
 def _kind(path: Path) -> ItemKind | None:
     if is_partial(path):
         return ItemKind.PARTIAL if is_abandoned(path) else None
-    if path.is_dir():
-        if (path / layout.MANIFEST).is_file():
+    if path_kind.is_folder(path):
+        if path_kind.is_file(path / layout.MANIFEST):
             return ItemKind.CAPSULE
         run = RunFolder(path)
-        return ItemKind.RUN if run.run_json.is_file() and run.ranks.is_dir() else None
-    return ItemKind.PACKED if path.name.endswith(layout.PACKED_SUFFIX) and path.is_file() else None
+        return ItemKind.RUN if path_kind.is_file(run.run_json) and path_kind.is_folder(run.ranks) else None
+    is_packed = path.name.endswith(layout.PACKED_SUFFIX) and path_kind.is_file(path)
+    return ItemKind.PACKED if is_packed or _is_encrypted(path) else None
+
+
+def _is_encrypted(path: Path) -> bool:
+    return path.name.endswith(layout.PACKED_SUFFIX + ENCRYPTED_SUFFIX) and is_encrypted(path)
 
 
 def _ranks(path: Path, info: dict[str, Any]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import time
@@ -18,6 +19,7 @@ from prismdbg.capsule.partial import removed_name
 from prismdbg.cli import main
 from prismdbg.errors import UsageError
 from prismdbg.jobs.storage import inventory
+from prismdbg.jobs.storage.archive_crypto import MAGIC
 from prismdbg.jobs.storage.inventory import Item, ItemKind, Quota
 from prismdbg.jobs.storage.pack import pack, read_manifest
 from prismdbg.jobs.storage.run_folder import RunFolder, read_json
@@ -253,3 +255,45 @@ def test_a_signature_goes_with_its_archive(tmp_path: Path, is_ours: bool) -> Non
     archive.write_bytes(data)
     inventory.remove(archive, force=True)
     assert signature.exists() is not is_ours and not archive.exists()
+
+
+def test_a_folder_that_may_not_be_read_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("listed", "entered"):
+        (tmp_path / name).mkdir()
+    for number in (1, 2):
+        make_capsule(tmp_path / f"capsule{number}", replace(MANIFEST, created_ns=number))
+    stat, iterdir = Path.stat, Path.iterdir
+
+    def refused_below(path: Path, **how: bool) -> os.stat_result:
+        if "entered" in path.parent.parts:
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return stat(path, **how)
+
+    def refused(path: Path) -> Any:
+        if path.name in ("listed", "entered"):
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return iterdir(path)
+
+    monkeypatch.setattr(Path, "stat", refused_below)
+    monkeypatch.setattr(Path, "iterdir", refused)
+    assert [item.path.name for item in inventory.find(tmp_path)] == ["capsule1", "capsule2"]
+    assert main.run(["rm", str(tmp_path), "--keep", "1"]) == 0
+    assert [item.path.name for item in inventory.find(tmp_path)] == ["capsule2"]
+
+
+def test_an_encrypted_archive_is_listed_and_removed_only_if_forced(tmp_path: Path) -> None:
+    """Nobody knows without the key whether it is a capsule."""
+    for number in (1, 2):
+        make_capsule(tmp_path / f"good{number}", replace(MANIFEST, created_ns=number))
+    archive, signature = tmp_path / "a.tar.zst.age", tmp_path / "a.tar.zst.age.sig"
+    archive.write_bytes(MAGIC + b"\n-> X25519 x\n")
+    signature.write_text("-----BEGIN SSH SIGNATURE-----\n")
+    (tmp_path / "b.tar.zst.age").write_bytes(b"not encrypted by age")
+    items = inventory.find(tmp_path)
+    (item,) = (item for item in items if item.kind is ItemKind.PACKED)
+    assert (item.path, item.text) == (archive, "encrypted")
+    assert [item.path.name for item in inventory.excess(items, Quota(count=1))] == ["good1"]
+    with pytest.raises(UsageError, match="cannot be read as a capsule: it is encrypted"):
+        inventory.remove(archive)
+    inventory.remove(archive, force=True)
+    assert not archive.exists() and not signature.exists()
