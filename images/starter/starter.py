@@ -63,6 +63,7 @@ class Told(BaseException):
 
 
 def main(path: str) -> int:
+    os.umask(0o022)  # not that of the command: the rank, which may be another user, reaches its files
     spec: Spec = json.loads(Path(path).read_text())
     report = Reporter(Path(spec["status"]))
     log = os.open(Path(path).with_name("starter.log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)

@@ -6,6 +6,7 @@ They describe the rank for other people's tools. prismdbg itself never reads the
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -18,7 +19,8 @@ _NEVER = "0001-01-01T00:00:00Z"  # Go's zero time
 
 def container_id(manifest: Manifest) -> str:
     """64 hexadecimal digits as container ids have, the same for the same capsule."""
-    return hashlib.sha256(f"{manifest.job}\0{manifest.rank}\0{manifest.created_ns}".encode()).hexdigest()
+    which = f"{manifest.job}\0{manifest.rank}\0{manifest.created_ns}"
+    return hashlib.sha256(os.fsencode(which)).hexdigest()  # a folder's name may be no UTF-8
 
 
 def container_name(manifest: Manifest) -> str:

@@ -21,7 +21,7 @@ import stat
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -97,20 +97,17 @@ class PartialFile:
 @contextmanager
 def partial_file(path: Path, mode: int = 0o666) -> Iterator[PartialFile]:
     """A new locked file beside `path`, with a name that nobody can foresee. Removed at the end, unless it was
-    published."""
-    name = path.with_name(f".{path.name}{_MARK}{_host()}.{secrets.token_hex(4)}")
+    published. What writers who were killed have left there goes first."""
+    remove_abandoned(path.parent)
     made: PartialFile | None = None
     try:
         with _uninterrupted():
-            flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-            made = PartialFile(os.fdopen(os.open(name, flags, mode), "w+b"), name)
-            with contextlib.suppress(OSError):  # a file system without locks: there nobody's looks abandoned
-                lock(made.file.fileno())
+            made = _locked_file(path, mode)
         yield made
     finally:
         if made is not None:
             with contextlib.suppress(OSError):
-                name.unlink()
+                made.name.unlink()
             with contextlib.suppress(OSError):  # what is flushed now is thrown away
                 made.file.close()
 
@@ -130,6 +127,18 @@ def publish_new(partial: Path, path: Path) -> None:
     """As `publish`, for a name that a user chose: `UsageError` where something has it."""
     if not publish(partial, path):
         raise already_exists(path)
+
+
+def publish_copy(source: Path, path: Path, hint: str = "check its permissions and its disk") -> None:
+    """A copy of the whole folder `source` as `path`, a name that a user chose. `FacilityError` where it cannot be
+    written: nothing of it is left."""
+    try:
+        with partial_folder(path) as partial:
+            shutil.copytree(source, partial, dirs_exist_ok=True)
+            publish_new(partial, path)
+    except OSError as error:
+        why = error.strerror or str(error)  # of several files it is a list
+        raise FacilityError(f"{path} cannot be written: {why}", hint=hint) from error
 
 
 def already_exists(path: Path) -> UsageError:
@@ -156,6 +165,28 @@ def _uninterrupted() -> Iterator[None]:
             signal.raise_signal(number)
 
 
+def _locked_file(path: Path, mode: int) -> PartialFile:
+    """As `_locked_folder`."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    while True:
+        name = path.with_name(f".{path.name}{_MARK}{_host()}.{secrets.token_hex(4)}")
+        made = PartialFile(os.fdopen(os.open(name, flags, mode), "w+b"), name)
+        if _is_held(made.file.fileno(), name):
+            return made
+        made.file.close()
+
+
+def _is_held(descriptor: int, name: Path) -> bool:
+    """Whether it is locked now, and another writer has not removed it before."""
+    try:
+        lock(descriptor)
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system without locks: there nobody's looks abandoned
+        return True
+    return name.exists()
+
+
 def _locked_folder(path: Path) -> tuple[Path, int]:
     """Until it is locked it looks abandoned, and may be removed by another writer."""
     while True:
@@ -175,44 +206,55 @@ def _locked(folder: Path) -> int | None:
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except FileNotFoundError:
         return None
-    try:
-        lock(descriptor)
-    except BlockingIOError:
-        os.close(descriptor)
-        return None
-    except OSError:  # a file system without locks: there nobody's looks abandoned
-        return descriptor
-    if folder.exists():
+    if _is_held(descriptor, folder):
         return descriptor
     os.close(descriptor)
     return None
 
 
 def remove_abandoned(folder: Path) -> None:
-    """Removes partial folders of ours in there that nobody writes any more."""
+    """Removes partial folders and files of ours in there that nobody writes any more."""
     try:
         found = list(folder.iterdir())
     except PermissionError:  # a TMPDIR in which one may write, but not look
         return
     for left in found:
-        if not is_partial(left) or not is_own_folder(left) or _is_of_another(left):
+        is_ours = is_partial(left) and (is_own_folder(left) or _is_own_file(left))
+        if not is_ours or _is_of_another(left):
             continue
         with contextlib.suppress(OSError):
-            descriptor = os.open(left, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            descriptor = os.open(left, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
             try:
                 lock(descriptor)
-                shutil.rmtree(left, ignore_errors=True)
+                _remove(left)
             finally:
                 os.close(descriptor)
 
 
+def _remove(path: Path) -> None:
+    if is_own_folder(path):
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink()
+
+
 def is_own_folder(path: Path) -> bool:
     """Of this user, and no link."""
+    return _is_own(path, stat.S_ISDIR)
+
+
+def _is_own_file(path: Path) -> bool:
+    """As `partial_file` makes them; one that is being removed has no lock."""
+    marked = _NAME.fullmatch(path.name)
+    return marked is not None and marked[1] is not None and _is_own(path, stat.S_ISREG)
+
+
+def _is_own(path: Path, kind: Callable[[int], bool]) -> bool:
     try:
         status = path.lstat()
     except OSError:
         return False
-    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid()
+    return kind(status.st_mode) and status.st_uid == os.getuid()
 
 
 def removed_name(path: Path) -> Path:

@@ -41,7 +41,8 @@ def bring(source: Path, target: Path, transfer: Transfer, read: Read = _untold) 
     each part that is done, how many bytes it had."""
     _require_plain(source)
     if transfer is not Transfer.COPY and _rename_or_link(source, target, transfer):
-        target.chmod(FILE_MODE)
+        if transfer is Transfer.MOVE:
+            target.chmod(FILE_MODE)
         return hash_file(target, read)
     entry = _copy(source, target, read)
     if transfer is Transfer.MOVE:
@@ -181,7 +182,10 @@ def hash_parts(file: BinaryIO, size_bytes: int) -> FileEntry:
 
 
 def _rename_or_link(source: Path, target: Path, transfer: Transfer) -> bool:
-    """False where the file system or the owner does not allow it: then it is copied."""
+    """False where the file system or the owner does not allow it, or a link would have another mode, which its source
+    keeps: then it is copied."""
+    if transfer is Transfer.LINK and stat.S_IMODE(source.lstat().st_mode) != FILE_MODE:
+        return False
     try:
         if transfer is Transfer.MOVE:
             source.rename(target)

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from prismdbg.model.typed_path import home
+
 _NOT_FOR_OTHERS = 0o022
 
 
@@ -14,7 +16,7 @@ def cache_folder() -> Path:
     """PRISMDBG_CACHE, else the user's cache."""
     if given := os.environ.get("PRISMDBG_CACHE"):
         return Path(given)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "prismdbg"
+    return Path(os.environ.get("XDG_CACHE_HOME") or home() / ".cache") / "prismdbg"
 
 
 def made_cache_folder() -> Path:

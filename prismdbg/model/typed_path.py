@@ -1,4 +1,4 @@
-"""A path as somebody typed it."""
+"""A path as somebody typed it, and the folder that `~` means."""
 
 from __future__ import annotations
 
@@ -11,3 +11,11 @@ def typed_path(text: str) -> Path:
         return Path(text).expanduser()
     except RuntimeError:
         return Path(text)
+
+
+def home() -> Path:
+    """The user's. The root folder where none is known: a container may run as a number that its list of users lacks."""
+    try:
+        return Path.home()
+    except RuntimeError:
+        return Path("/")

@@ -20,6 +20,7 @@ from prismdbg.model.meanwhile import one_by_one
 from prismdbg.runtime.docker.daemon import Daemon
 from prismdbg.runtime.docker.engine import connect, unavailable
 from prismdbg.runtime.leftovers import describe, environment_images, superseded_builds
+from prismdbg.runtime.runtime import fact_and_advice
 from prismdbg.telemetry import sensor as names
 from prismdbg.telemetry.availability import of_host, of_nvidia
 
@@ -143,7 +144,7 @@ def _docker(cache: Path) -> Facility:
     needed_for = "replays in a container"
     daemon = Daemon(cache)
     if reason := unavailable(daemon):
-        fix = daemon.cannot_start() or "unset DOCKER_HOST"
+        _, fix = fact_and_advice(reason)
         return Facility(name="docker", ok=False, needed_for=needed_for, detail=reason, fix=fix)
     try:
         engine = connect(daemon, may_start=False)

@@ -11,6 +11,7 @@ rights to make the rank's view of the files, the rank does not see it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -169,7 +170,7 @@ class ReplaySpec:
     saving: Saving | None = None
     allow_writes: bool = False
     limits: Limits = field(default_factory=usual)
-    longest_s: float = 24 * 3600.0
+    longest_s: float = math.inf
     start_s: float = 180.0
     deadline: Deadline = NEVER
     labels: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))

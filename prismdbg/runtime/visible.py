@@ -23,6 +23,7 @@ from prismdbg.capsule import path_kind, rank_path
 from prismdbg.capsule.exact_file import Known, known, known_of, open_real
 from prismdbg.capsule.rank_path import problem, require_outside_kernel
 from prismdbg.errors import CapsuleError, FacilityError, PrismError
+from prismdbg.model.typed_path import home
 from prismdbg.runtime.environment import Environment, InstalledFile
 from prismdbg.runtime.spec import LaidFile
 
@@ -203,7 +204,7 @@ def _too_wide() -> frozenset[str]:
 
 @cache
 def _homes() -> frozenset[str]:
-    return frozenset({user.pw_dir.rstrip("/") for user in pwd.getpwall()} | {str(Path.home())})
+    return frozenset({user.pw_dir.rstrip("/") for user in pwd.getpwall()} | {str(home())})
 
 
 def _sort(path: str, folders: set[str], files: dict[str, Known], links: dict[str, str]) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from prismdbg.errors import UsageError, quoted
-from prismdbg.model.typed_path import typed_path
+from prismdbg.model.typed_path import home, typed_path
 
 THEME, USER_CODE, KEYS, SECRETS = "theme", "user-code", "keys", "secrets"
 _SECRET_LISTS = ("names", "values")
@@ -24,7 +24,7 @@ _LIST_HINT = 'write for instance names = ["ACME_LICENSE"]'
 
 
 def folder() -> Path:
-    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "prismdbg"
+    return Path(os.environ.get("XDG_CONFIG_HOME") or home() / ".config") / "prismdbg"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

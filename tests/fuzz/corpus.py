@@ -213,6 +213,9 @@ def _memory_snapshot(path: Path) -> Path:
     return path
 
 
+SUPERVISOR = {"pid": 4711, "started_ticks": 5, "boot_id": "b", "pid_namespace": 6}
+
+
 def _run(path: Path, *, is_whole: bool = False) -> Path:
     for rank in range(2):
         folder = write_log(path / "ranks" / str(rank), rank, is_whole=is_whole)
@@ -224,7 +227,7 @@ def _run(path: Path, *, is_whole: bool = False) -> Path:
     _json(path / "supervisor.json", {**supervisor, "exit_code": 1, "ended_wall_ns": 10**18})
     _json(path / "config.json", {"mode": "record", "nan_check": True, "ranks": [], "window": "all"})
     _json(path / "run.json", {"command": ["python", "train.py"], "cwd": "/work", "started_wall_ns": 10**18,
-                              "supervisor_pid": 4711, "version": "0.1.0", "python": "3.11.7"})  # fmt: skip
+                              "supervisor": SUPERVISOR, "version": "0.1.0", "python": "3.11.7"})  # fmt: skip
     _json(path / "environment.json", of_files([InstalledFile("/usr/bin/python3", 0o755, 5, 6)]).to_json())
     return path
 

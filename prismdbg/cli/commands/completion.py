@@ -10,6 +10,7 @@ from click.shell_completion import get_completion_class
 
 from prismdbg.cli.options import output_file
 from prismdbg.errors import FacilityError, UsageError
+from prismdbg.model.typed_path import home
 from prismdbg.render import console
 
 _PROGRAM, _VARIABLE = "prismdbg", "_PRISMDBG_COMPLETE"
@@ -65,4 +66,4 @@ def _place(shell: str) -> Path:
 def _home(variable: str, otherwise: str) -> Path:
     """An XDG folder; a relative one counts as none."""
     given = os.environ.get(variable, "")
-    return Path(given) if given.startswith("/") else Path.home() / otherwise
+    return Path(given) if given.startswith("/") else home() / otherwise

@@ -6,12 +6,14 @@ import contextlib
 import os
 from pathlib import Path
 
+from prismdbg.model.typed_path import home
+
 MAX_LINES = 1000
 MAX_LINE_BYTES = 4096
 
 
 def history_file() -> Path:
-    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "prismdbg" / "debug-history"
+    return Path(os.environ.get("XDG_STATE_HOME") or home() / ".local" / "state") / "prismdbg" / "debug-history"
 
 
 class LineHistory:

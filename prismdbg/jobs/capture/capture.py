@@ -594,5 +594,6 @@ def _window_back(folder: Path, config: RankConfig, holder: Mapping[str, Any]) ->
     try:
         with agent_of(folder, bound_s=LEASE_S) as agent:
             agent.ask("window", back=True, on=on, steps=steps, size_bytes=size_bytes, **holder)
-    except (RankLost, AgentError):  # it has ended, or accepts no client: it puts it back when this process is gone
+    except (RankLost, AgentError, WaitTimeout, UsageError):
+        # it has ended, or accepts no client or is busy: it puts it back when this process is gone
         return

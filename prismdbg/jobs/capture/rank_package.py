@@ -47,12 +47,15 @@ def unpack(data: bytes, folder: Path) -> None:
         if len(plain) > MAX_RANK_PACKAGE_BYTES:
             raise ValueError(f"unpacks to more than {MAX_RANK_PACKAGE_BYTES >> 20} MiB")
         members = [_checked(number, *member) for number, member in enumerate(plain_files(plain))]
-        folder.mkdir(mode=0o755)
+        folder.mkdir()
         for member, content in members:
             path = folder / member.name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
+            path.chmod(0o644)
             os.utime(path, (int(member.mtime), int(member.mtime)))  # byte code is used only where it fits its source
+        for made in (folder, *filter(Path.is_dir, folder.rglob("*"))):  # the rank may be another user than we are
+            made.chmod(0o755)
     except (zstandard.ZstdError, OSError, OverflowError, ValueError) as error:
         raise CapsuleError(f"the rank's part of prismdbg {str(error)[:200]}", hint=_HINT) from error
 

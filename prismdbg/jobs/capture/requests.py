@@ -19,7 +19,7 @@ from typing import Annotated, Any, NotRequired, TypedDict
 from prismdbg.capsule import checked_json
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.checked_json import Count, Word, between
-from prismdbg.capsule.partial import partial_folder, publish_new
+from prismdbg.capsule.partial import publish_copy
 from prismdbg.errors import CapsuleError, FacilityError, PrismError, RankLost, UsageError, WaitTimeout
 from prismdbg.jobs.storage.file_system_time import file_system_now
 from prismdbg.jobs.storage.job_nodes import NodeFolder, NodeState, node_of, node_states
@@ -221,7 +221,5 @@ def _move(made: Path, output: Path) -> None:
         output.parent.mkdir(parents=True, exist_ok=True)
         made.rename(output)
     except OSError:
-        with partial_folder(output) as partial:
-            shutil.copytree(made, partial, dirs_exist_ok=True)
-            publish_new(partial, output)
+        publish_copy(made, output, f"copy the capsule yourself: it is complete in {made}")
         shutil.rmtree(made, ignore_errors=True)

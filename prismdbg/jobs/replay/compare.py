@@ -215,6 +215,8 @@ def _follow(live: LiveReplay, verdict: Verdict, deadline: Deadline, progress: Re
         except InvalidMessage:
             raise
         except RankLost:
+            if deadline.left_s() <= 0:  # the starter may have ended it, at its own bound
+                continue
             _lost(live, verdict)
             return
         if _take(event, verdict, live, received):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 from prismdbg.capsule.memory_reader import is_trace
+from prismdbg.capsule.partial import publish_copy
 from prismdbg.errors import PrismError, UsageError
 from prismdbg.jobs.injection import cache_dir
 from prismdbg.jobs.replay.compare import Verdict, run_to_end
@@ -91,7 +91,7 @@ def traced_replay(
         folder = trace_folder(live.own, began)
         trace = open_trace(folder, records)
         if keep is not None:
-            shutil.copytree(folder, keep)
+            publish_copy(folder, keep)
     return TracedReplay(trace=trace, verdict=verdict)
 
 

@@ -26,14 +26,15 @@ from prismdbg.protocol.client import AgentClient, connect_when_ready
 from prismdbg.runtime.names import LOCAL, PLAIN
 from prismdbg.runtime.rank_folder import Output, RankFolder
 from prismdbg.runtime.runtime import RunningRank, Runtime, fact_and_advice
-from prismdbg.runtime.spec import RANK
+from prismdbg.runtime.spec import RANK, ImageOrigin
 from prismdbg.session.causes import ALL_HIDDEN, Unhidden, not_hidden
 
 __all__ = ["LiveReplay", "ReplayRequest", "Say", "open_replay"]
 
 AGENT_BOUND_S = 90.0
-RESTORE_POINT_BOUND_S = 900.0  # what the program does before it: building a large model, for instance
+START_BOUND_S = 900.0  # of a program, without a deadline: building a large model, for instance
 CHANGE_OVER_BOUND_S = 60.0
+STARTER_MARGIN_S = 60.0  # the command ends a replay at its deadline; the starter only if the command cannot
 LAST_WORDS, LAST_BYTES = 12, 64 << 10  # lines, and where they are looked for
 _BEGINNING = {
     Origin.IMAGE: "restoring the checkpoint",
@@ -96,7 +97,8 @@ def start(runtime: Runtime, plan: Plan, capsule: Capsule, say: Say, deadline: De
     for text in filter(None, (redacted_arguments(capsule), *not_hidden(seen))):
         say(text)
     say(f"{runtime.name}: {_BEGINNING[capsule.manifest.origin]}")  # last: a screen shows it while it lasts
-    return runtime.start(replace(plan.spec, deadline=deadline), say)
+    longest_s = deadline.bound_s + STARTER_MARGIN_S
+    return runtime.start(replace(plan.spec, deadline=deadline, longest_s=longest_s), say)
 
 
 def unhidden(runtime: Runtime, plan: Plan, capsule: Capsule) -> Unhidden:
@@ -129,17 +131,15 @@ def say_missing(request: ReplayRequest, say: Say) -> None:
 
 
 def connect(plan: Plan, running: RunningRank, deadline: Deadline = NEVER) -> AgentClient:
-    bound_s = RESTORE_POINT_BOUND_S if plan.awaits_restore_point else AGENT_BOUND_S
     try:
         return connect_when_ready(
             plan.own.path / plan.agent,
-            bound_s=deadline.left_s(bound_s),
+            bound_s=deadline.left_s(_most_s(plan, deadline)),
             still_alive=lambda: running.exit_code() is None,
             reach=lambda: plan.own.reach(plan.agent),
         )
-    except WaitTimeout:
-        deadline.require(f"the start of {plan.spec.name}")
-        raise
+    except WaitTimeout as error:
+        raise _late(error, plan, deadline) from None
     except RankLost as error:
         running.require_within_limits()
         what = "the program ended before it had its state" if plan.awaits_restore_point else str(error)
@@ -147,6 +147,23 @@ def connect(plan: Plan, running: RunningRank, deadline: Deadline = NEVER) -> Age
             f"{what}, with exit code {running.exit_code()}; {_last_words(plan.own.output)}",
             hint="run `prismdbg verify` to check the capsule, and `prismdbg doctor` to check this machine",
         ) from None
+
+
+def _most_s(plan: Plan, deadline: Deadline) -> float:
+    """Until its agent answers. Before that a program compiles and builds as long as it likes; who gave no bound learns
+    of one that hangs, too."""
+    if isinstance(plan.spec.origin, ImageOrigin):
+        return AGENT_BOUND_S
+    return START_BOUND_S if deadline == NEVER else deadline.bound_s
+
+
+def _late(error: WaitTimeout, plan: Plan, deadline: Deadline) -> WaitTimeout:
+    """The same, or that the whole time is up, with what the rank printed."""
+    try:
+        deadline.require(f"the start of {plan.spec.name}")
+    except WaitTimeout as over:
+        error = over
+    return WaitTimeout(f"{error}; {_last_words(plan.own.output)}", hint=error.hint)
 
 
 def _last_words(output: Output) -> str:

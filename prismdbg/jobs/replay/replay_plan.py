@@ -54,6 +54,15 @@ from prismdbg.settings.rank_config import ENVIRONMENT_NAME, FORKED_VARIABLE, SPA
 from prismdbg.settings.redaction import REDACTED_FILES, REDACTED_NAMES
 
 _FOR_ANY_USER = 0o644  # the rank may be another user than we are
+_INSTRUCTION_SETS = {  # what torch calls them, and the words by which it takes them
+    "DEFAULT": "default",
+    "NO AVX": "default",
+    "AVX2": "avx2",
+    "AVX512": "avx512",
+    "SVE256": "sve256",
+    "VSX": "vsx",
+    "Z VECTOR": "zvector",
+}
 _HOSTNAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 
 
@@ -69,7 +78,6 @@ class ReplayRequest:
     capsule: Capsule
     runtime: str = ""
     allow_writes: bool = False
-    longest_s: float = 24 * 3600.0
     overlay: Overlay | None = None
     edited: tuple[str, ...] | None = None
     peers: tuple[dict[str, Any], ...] = ()
@@ -162,7 +170,6 @@ def _plan_image(request: ReplayRequest, session: Path, own: RankFolder) -> Plan:
         uid=image.uid,
         gid=image.gid,
         limits=_limits(request, session),
-        longest_s=request.longest_s,
     )
     return Plan(spec=with_links(spec, rank.get("links", {})), own=own, agent=socket.name, unhidden=unhidden)
 
@@ -230,7 +237,6 @@ def _plan_start(request: ReplayRequest, session: Path, own: RankFolder) -> Plan:
         gid=os.getgid(),
         allow_writes=request.allow_writes,
         limits=_limits(request, session),
-        longest_s=request.longest_s,
     )
     return Plan(
         spec=with_links(spec, rank.get("links", {})),
@@ -299,9 +305,8 @@ def _program_environment(rank: RankJson, given: Path, config: Path) -> dict[str,
         environment.setdefault("RANK", str(rank["rank"]))
         environment.setdefault("WORLD_SIZE", str(rank["world_size"]))
     environment["OMP_NUM_THREADS"] = str(rank["torch_threads"])
-    environment["ATEN_CPU_CAPABILITY"] = {"AVX512": "avx512", "AVX2": "avx2"}.get(
-        str(rank["cpu_capability"]), "default"
-    )
+    if instruction_set := _INSTRUCTION_SETS.get(str(rank["cpu_capability"])):
+        environment["ATEN_CPU_CAPABILITY"] = instruction_set
     environment["PYTHONUNBUFFERED"] = "1"
     return environment
 

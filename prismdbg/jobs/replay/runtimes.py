@@ -7,7 +7,7 @@ import resource
 from prismdbg.capsule import layout
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.manifest import Origin
-from prismdbg.checkpoint.cache import made_cache_folder
+from prismdbg.checkpoint.cache import cache_folder, made_cache_folder
 from prismdbg.checkpoint.gpu_part import PART
 from prismdbg.errors import FacilityError, UsageError
 from prismdbg.runtime.local_runtime import LocalRuntime
@@ -38,32 +38,36 @@ def choose(name: str, origin: Origin, allow_writes: bool, *, on_gpu: bool = Fals
     """
     require_open_files()
     if name:
-        runtime = make(name)
-        if reason := runtime.available():
+        found = _usable(name)
+        if isinstance(found, str):
             raise FacilityError(
-                f"the runtime {name} cannot be used: {reason}",
+                f"the runtime {name} cannot be used: {found}",
                 hint="run `prismdbg doctor` to see what this machine supports",
             )
-        return runtime
+        return found
     reasons = []
     for candidate in RUNTIMES:
         if candidate == PLAIN and (origin is Origin.IMAGE or not allow_writes):
             continue
-        runtime = make(candidate)
-        reason = (
-            "its containers have no GPU, which the rank used" if _lacks_gpu(candidate, on_gpu) else runtime.available()
-        )
-        if reason is None:
-            return runtime
-        reasons.append(f"{candidate}: {reason}")
+        lacks_gpu = on_gpu and candidate == DOCKER
+        found = "its containers have no GPU, which the rank used" if lacks_gpu else _usable(candidate)
+        if not isinstance(found, str):
+            return found
+        reasons.append(f"{candidate}: {found}")
     hint = "install Docker or run as root"
     if origin.starts_program:
         hint += "; or give --allow-writes to run the program as a plain process, with its side effects"
     raise FacilityError("this machine has no usable runtime: " + "; ".join(reasons), hint=hint)
 
 
-def _lacks_gpu(name: str, on_gpu: bool) -> bool:
-    return on_gpu and name == DOCKER
+def _usable(name: str) -> Runtime | str:
+    """The runtime, or why this machine cannot do it."""
+    try:
+        runtime = make(name)
+    except OSError as error:
+        folder = cache_folder()
+        return f"{folder} cannot be created ({error.strerror}): set PRISMDBG_CACHE to a folder that you can write to"
+    return runtime.available() or runtime
 
 
 def uses_gpu(capsule: Capsule) -> bool:

@@ -89,13 +89,44 @@ def write_encrypted(out: BinaryIO, write: Callable[[BinaryIO], None], recipients
     thread = threading.Thread(target=produce, daemon=True)
     with os.fdopen(reader, "rb") as pipe:
         thread.start()
+        raised: list[BaseException] = []
         try:
-            age.encrypt_io(pipe, out, parsed)
+            age.encrypt_io(_Remembering(pipe, raised), _Remembering(out, raised), parsed)
+        except age.EncryptError as error:
+            if not raised:
+                raise FacilityError(f"the archive cannot be encrypted: {error}", hint="check --encrypt-to") from error
         finally:
             pipe.close()  # who still writes is told so
             thread.join()
-    if failed:
-        raise failed[0]
+    if raised or failed:
+        raise [*raised, *failed][0]
+
+
+class _Remembering:
+    """A file whose errors are kept, an interrupt among them: age makes an error of its own of each, or none."""
+
+    def __init__(self, file: BinaryIO, raised: list[BaseException]) -> None:
+        self._file, self._raised = file, raised
+
+    def read(self, size: int = -1) -> bytes:
+        with self._kept():
+            return self._file.read(size)
+
+    def write(self, data: bytes) -> int:
+        with self._kept():
+            return self._file.write(data)
+
+    def flush(self) -> None:
+        with self._kept():
+            self._file.flush()
+
+    @contextmanager
+    def _kept(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException as error:
+            self._raised.append(error)
+            raise
 
 
 def sign(archive: BinaryIO, key: Path) -> bytes:
@@ -121,9 +152,18 @@ def signature_path(archive: Path) -> Path:
 
 def is_signature(path: Path) -> bool:
     """Whether `path` is a file that `ssh-keygen -Y sign` wrote, and no link."""
+    return _begins_with(path, _SIGNED)
+
+
+def is_encrypted(path: Path) -> bool:
+    """Whether `path` is a file that age wrote, and no link."""
+    return _begins_with(path, MAGIC)
+
+
+def _begins_with(path: Path, data: bytes) -> bool:
     try:
         with transfer.open_plain(path) as file:
-            return file.read(len(_SIGNED)) == _SIGNED
+            return file.read(len(data)) == data
     except OSError:
         return False
 

@@ -10,13 +10,14 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from prismdbg.capsule import layout
+from prismdbg.capsule import layout, path_kind
 from prismdbg.capsule.partial import is_abandoned, is_partial, removed_name
 from prismdbg.capsule.walk import entries
 from prismdbg.errors import CapsuleError, PrismError, UsageError
-from prismdbg.jobs.storage.archive_crypto import is_signature, signature_path
-from prismdbg.jobs.storage.job_nodes import node_folders, node_states
+from prismdbg.jobs.storage.archive_crypto import ENCRYPTED_SUFFIX, is_encrypted, is_signature, signature_path
+from prismdbg.jobs.storage.job_nodes import is_shared, node_folders, node_states, supervisor_report
 from prismdbg.jobs.storage.pack import read_manifest
+from prismdbg.jobs.storage.ranks_alive import pid_here, still_runs
 from prismdbg.jobs.storage.run_folder import RunFolder, read_json, write_json
 from prismdbg.jobs.storage.zstd_frames import ends_early
 from prismdbg.model.meanwhile import one_by_one
@@ -37,7 +38,7 @@ class ItemKind(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
     """One thing on the shelf. size_bytes is what it takes on disk; `text` says what it is, in a few words. damage: why
-    it cannot be read; by its name alone, it may be something else."""
+    it cannot be read, for want of a key, too; by its name alone, it may be something else."""
 
     kind: ItemKind
     path: Path
@@ -70,6 +71,9 @@ def describe(path: Path) -> Item | None:
     if kind is None:
         return None
     size_bytes, changed_ns = disk_bytes(path), path.stat().st_mtime_ns
+    if _is_encrypted(path):
+        damage = "it is encrypted"
+        return Item(kind=kind, path=path, size_bytes=size_bytes, created_ns=changed_ns, text="encrypted", damage=damage)
     try:
         created_ns, text = _about(kind, path)
     except (PrismError, OSError, TypeError, ValueError, KeyError) as error:
@@ -107,13 +111,8 @@ def remove(path: Path, *, force: bool = False) -> Item:
         raise UsageError(f"{path} is a link", hint="give the path it points to")
     path = path.resolve()
     item = removable(path, force=force)
-    if item.kind is ItemKind.RUN and not force and (living := living_processes(RunFolder(path))):
-        pids = ", ".join(map(str, living))
-        doing = "emulating" if "emulated" in read_json(RunFolder(path).run_json) else "recording"
-        raise UsageError(f"{path} is still {doing} (process {pids})", hint="end the job first, or use --force")
-    if item.kind is ItemKind.RUN and not force and (nodes := _recording_nodes(RunFolder(path))):
-        names = ", ".join(nodes)
-        raise UsageError(f"{path} is still recording (on {names})", hint="end the job first, or use --force")
+    if item.kind is ItemKind.RUN and not force:
+        _refuse_recording(RunFolder(path))
     if item.kind is ItemKind.RUN:
         _remove_from_nodes(RunFolder(path), force=force)
     doomed = path
@@ -128,6 +127,22 @@ def remove(path: Path, *, force: bool = False) -> Item:
     finally:
         os.close(parent)
     return item
+
+
+def _refuse_recording(run: RunFolder) -> None:
+    """`UsageError` where its job still lives, or may do so out of sight."""
+    if living := living_processes(run):
+        pids = ", ".join(map(str, living))
+        doing = "emulating" if _is_emulated(run) else "recording"
+        raise UsageError(f"{run.path} is still {doing} (process {pids})", hint="end the job first, or use --force")
+    if nodes := _recording_nodes(run):
+        names = ", ".join(nodes)
+        raise UsageError(f"{run.path} is still recording (on {names})", hint="end the job first, or use --force")
+    if _may_record_unseen(run, supervisor_report(run)):
+        raise UsageError(
+            f"{run.path} does not contain the job's exit code, and its processes cannot be seen from here",
+            hint="use --force if the job has ended: it may run in a container or on another node",
+        )
 
 
 def excess(items: Iterable[Item], quota: Quota) -> list[Item]:
@@ -161,20 +176,35 @@ def disk_bytes(path: Path) -> int:
 
 
 def living_processes(run: RunFolder) -> list[int]:
-    """Process ids of the run's supervisor and ranks that still live; a number used again does not count."""
-    info = read_json(run.run_json)
-    started_s = info.get("started_wall_ns", 0) / 1e9
-    pids = [(info.get("supervisor_pid"), started_s)]
-    for folder in run.rank_folders():
-        file = folder / "rank.json"
-        if file.is_file():
-            pids.append((read_json(file).get("pid"), file.stat().st_mtime))
-    return [pid for pid, before_s in pids if isinstance(pid, int) and pid > 0 and _began_before(pid, before_s)]
+    """Process ids, as they are here, of the run's supervisor and ranks that still live; a number used again does not
+    count."""
+    seen = [(pid_here(process), process) for process in _processes(run)]
+    return [pid for pid, process in seen if pid is not None and still_runs(process)]
 
 
 def is_recording(run: RunFolder, supervisor: Mapping[str, Any]) -> bool:
-    """Whether its job goes on. supervisor: what its supervisor wrote, or all of several."""
-    return "exit_code" not in supervisor and bool(living_processes(run) or _recording_nodes(run))
+    """Whether its job goes on, or may do so out of sight. supervisor: what its supervisor wrote, or all of several."""
+    if "exit_code" in supervisor:
+        return False
+    return bool(living_processes(run) or _recording_nodes(run)) or _may_record_unseen(run, supervisor)
+
+
+def _processes(run: RunFolder) -> list[Mapping[str, Any]]:
+    """Its supervisor and its ranks, as they describe themselves."""
+    ranks = (read_json(folder / "rank.json") for folder in run.rank_folders())
+    return [process for process in (read_json(run.run_json).get("supervisor", {}), *ranks) if "pid" in process]
+
+
+def _may_record_unseen(run: RunFolder, supervisor: Mapping[str, Any]) -> bool:
+    """Whether nothing tells that its job has ended, and a process of it is out of sight. Of several supervisors their
+    heartbeats tell; an emulation writes no exit code."""
+    if "exit_code" in supervisor or is_shared(run) or _is_emulated(run):
+        return False
+    return any(pid_here(process) is None for process in _processes(run))
+
+
+def _is_emulated(run: RunFolder) -> bool:
+    return "emulated" in read_json(run.run_json)
 
 
 def _recording_nodes(run: RunFolder) -> list[str]:
@@ -201,16 +231,6 @@ def _remove_from_nodes(run: RunFolder, *, force: bool) -> None:
         )
 
 
-def _began_before(pid: int, time_s: float) -> bool:
-    import psutil  # not where a run is only read
-
-    try:
-        process = psutil.Process(pid)
-        return process.status() != psutil.STATUS_ZOMBIE and process.create_time() <= time_s + 1.0
-    except psutil.Error:
-        return False
-
-
 def _walk(path: Path, depth: int) -> Iterator[Path]:
     kind = _kind(path)
     if kind is not None:
@@ -219,22 +239,34 @@ def _walk(path: Path, depth: int) -> Iterator[Path]:
         path, depth = path / "capsules", 1
     elif kind is not None or depth == 0:
         return
-    if not path.is_dir() or path.is_symlink():
-        return
-    for child in sorted(path.iterdir()):
-        if not child.is_symlink() and (child.is_dir() or _kind(child)):
+    for child in _children(path):
+        if not path_kind.is_link(child) and (path_kind.is_folder(child) or _kind(child)):
             yield from _walk(child, depth - 1)
+
+
+def _children(path: Path) -> list[Path]:
+    """None of what is no folder, or may not be read."""
+    if path_kind.is_link(path) or not path_kind.is_folder(path):
+        return []
+    with contextlib.suppress(OSError):
+        return sorted(path.iterdir())
+    return []
 
 
 def _kind(path: Path) -> ItemKind | None:
     if is_partial(path):
         return ItemKind.PARTIAL if is_abandoned(path) else None
-    if path.is_dir():
-        if (path / layout.MANIFEST).is_file():
+    if path_kind.is_folder(path):
+        if path_kind.is_file(path / layout.MANIFEST):
             return ItemKind.CAPSULE
         run = RunFolder(path)
-        return ItemKind.RUN if run.run_json.is_file() and run.ranks.is_dir() else None
-    return ItemKind.PACKED if path.name.endswith(layout.PACKED_SUFFIX) and path.is_file() else None
+        return ItemKind.RUN if path_kind.is_file(run.run_json) and path_kind.is_folder(run.ranks) else None
+    is_packed = path.name.endswith(layout.PACKED_SUFFIX) and path_kind.is_file(path)
+    return ItemKind.PACKED if is_packed or _is_encrypted(path) else None
+
+
+def _is_encrypted(path: Path) -> bool:
+    return path.name.endswith(layout.PACKED_SUFFIX + ENCRYPTED_SUFFIX) and is_encrypted(path)
 
 
 def _ranks(path: Path, info: dict[str, Any]) -> str:

@@ -28,12 +28,19 @@ class EmulatedJson(TypedDict):
     ranks: NotRequired[list[Count]]
 
 
+class ProcessJson(TypedDict):
+    pid: Count
+    started_ticks: Count
+    boot_id: str
+    pid_namespace: Count
+
+
 class RunJson(TypedDict, total=False):
     command: list[str]
     job: str
     restart: Count
     started_wall_ns: Count
-    supervisor_pid: int
+    supervisor: ProcessJson
     emulated: EmulatedJson | None
 
 

@@ -22,6 +22,7 @@ from prismdbg.capsule.log.reader import iter_logs
 from prismdbg.errors import CapsuleError, UsageError
 from prismdbg.jobs.storage.run_files import KINDS
 from prismdbg.settings.overwritten_copies import FOLDER
+from prismdbg.settings.process_identity import this_process
 from prismdbg.settings.state_folders import STATES
 
 TELEMETRY = "telemetry"
@@ -230,7 +231,7 @@ def describe_run(run: RunFolder, command: Sequence[str], about: Mapping[str, Any
             "command": list(redact_arguments(command).words),  # to be shown, never to be run
             "cwd": str(Path.cwd()),
             "started_wall_ns": time.time_ns(),
-            "supervisor_pid": os.getpid(),
+            "supervisor": this_process(),
             **about,
             "version": prismdbg.__version__,
             "python": sys.version.split()[0],

@@ -35,6 +35,8 @@ _MOST_SAID_BYTES = 64 << 10
 _TOLD_S = 3.0  # from the death of a process until Docker tells of it
 _ENDS_S = 120.0  # so long a container may take to end: the kernel ends tens of thousands of processes one by one
 _STILL_ENDS = "did not receive an exit event"  # Docker's words after its own ten seconds
+_MAPS_USERS = ("name=rootless", "name=userns")  # as `docker info` shows them
+_MAPPED = "the Docker engine maps users, so a container cannot reach the files of a replay: use --runtime local"
 _HINT = "install docker.io and start it, or use --runtime local"
 
 P = ParamSpec("P")
@@ -80,6 +82,12 @@ class Engine:
     @_ours
     def root_folder(self) -> str:
         return str(self._client.info()["DockerRootDir"])
+
+    @_ours
+    def maps_users(self) -> bool:
+        """Whether a user in its containers is another one outside: it is rootless, or has `userns-remap`."""
+        options = self._client.info().get("SecurityOptions") or ()
+        return any(str(option).partition(",")[0] in _MAPS_USERS for option in options)
 
     @_ours
     def has_image(self, tag: str) -> bool:
@@ -348,15 +356,15 @@ def connect(daemon: Daemon, *, may_start: bool = True) -> Engine:
 
 
 def unavailable(daemon: Daemon) -> str | None:
-    """Why there is no engine and none can be started; None where there is, or can be."""
+    """Why there is no engine that replays can use and none can be started; None where there is, or can be."""
     try:
-        connect(daemon, may_start=False).close()
+        with contextlib.closing(connect(daemon, may_start=False)) as found:
+            return _MAPPED if found.maps_users() else None
     except PrismError as error:
         if os.environ.get("DOCKER_HOST"):
             return f"{error}: {error.hint}"
         reason = daemon.cannot_start()
         return None if reason is None else f"{error}: {reason}"
-    return None
 
 
 def _answering(url: str) -> Engine | None:

@@ -30,7 +30,9 @@ from prismdbg.runtime.docker_runtime import DockerRuntime
 from prismdbg.runtime.local_runtime import LocalRuntime
 from prismdbg.runtime.plain_runtime import PlainRuntime
 from prismdbg.runtime.runtime import Runtime
-from prismdbg.runtime.spec import CONTROL_FOLDER, GIVEN, ImageOrigin, LaidFile, ProgramOrigin, ReplaySpec
+from prismdbg.runtime.spec import CONTROL_FOLDER, GIVEN, RANK, ImageOrigin, LaidFile, ProgramOrigin, ReplaySpec
+
+OTHER_USER = 1000
 
 
 def test_the_rank_answers_on_its_socket_and_goes_on(case: Case, request: pytest.FixtureRequest) -> None:
@@ -111,6 +113,29 @@ def test_the_ranks_files_lie_where_it_knows_them(case: Case) -> None:
     finally:
         rank.kill()
     assert not Path(small).exists() and not Path(shared).exists()
+
+
+@pytest.mark.parametrize("case", ["local-start"], indirect=True)
+def test_the_rank_reaches_its_files_whatever_the_umask_of_the_command(case: Case) -> None:
+    """A restored one may be another user, for whom root replays it."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can give a rank another user")
+    spec, socket = case.plan()
+    for path in (spec.session / RANK, *(spec.session / RANK).rglob("*")):
+        os.chown(path, OTHER_USER, OTHER_USER)
+    content = spec.session / GIVEN / "content"
+    content.write_text("0123456789")
+    target = f"/prismdbg-{os.getpid()}/made/folder/file"
+    files = (*spec.files, LaidFile(source=content, target=target))
+    before = os.umask(0o077)
+    try:
+        rank = case.runtime.start(replace(spec, files=files, uid=OTHER_USER, gid=OTHER_USER))
+    finally:
+        os.umask(before)
+    try:
+        assert ask(socket, f"size {target}")["size"] == 10
+    finally:
+        rank.kill()
 
 
 def test_output_and_exit_code_are_kept(case: Case) -> None:

@@ -11,7 +11,7 @@ from capsules import IMAGE, MANIFEST
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prismdbg.capsule import layout
+from prismdbg.capsule import container_dump, layout
 from prismdbg.capsule.manifest import FORMAT, FileEntry, Incident, IncidentKind, Manifest, Origin
 from prismdbg.errors import CapsuleError
 from prismdbg.model.collective import Group
@@ -184,3 +184,10 @@ def test_every_kind_is_frozen() -> None:
     assert {*IncidentKind} == {"request", "exception", "nan", "hang", "oom", "slow", "signal", "lost"}
     assert {*Origin} == {"image", "start", "state"}
     assert FORMAT == 2
+
+
+def test_a_run_of_any_name_has_a_container_id() -> None:
+    """A folder's name may be no UTF-8."""
+    named = replace(MANIFEST, job="run\udcff")
+    assert len(container_dump.container_id(named)) == 64
+    assert container_dump.container_id(named) != container_dump.container_id(MANIFEST)

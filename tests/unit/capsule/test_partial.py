@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,8 +15,16 @@ from pathlib import Path
 import pytest
 
 from prismdbg.capsule import partial
-from prismdbg.capsule.partial import is_abandoned, partial_folder, publish, publish_new, removed_name
-from prismdbg.errors import UsageError
+from prismdbg.capsule.partial import (
+    is_abandoned,
+    partial_file,
+    partial_folder,
+    publish,
+    publish_copy,
+    publish_new,
+    removed_name,
+)
+from prismdbg.errors import FacilityError, UsageError
 from prismdbg.jobs.storage.inventory import ItemKind, find, remove
 
 DIES = """
@@ -38,6 +47,53 @@ def test_the_next_writer_removes_what_a_killed_one_left(tmp_path: Path) -> None:
     with partial_folder(tmp_path / "second") as folder:
         assert partials(tmp_path) == [folder]
     assert partials(tmp_path) == []
+
+
+@pytest.mark.parametrize("writer", ["file", "folder"])
+def test_the_next_writer_removes_the_file_that_a_killed_one_left(tmp_path: Path, writer: str) -> None:
+    dies = DIES.replace("partial_folder", "partial_file").replace('(folder / "half").write_text("made")', "pass")
+    assert subprocess.run([sys.executable, "-c", dies, tmp_path / "first"], check=False).returncode == -9
+    assert len(partials(tmp_path)) == 1
+    theirs = tmp_path / f".x.partial-{partial._host()}.abcdef"  # no name of ours
+    theirs.touch()
+    with (
+        partial_file(tmp_path / "being written") as written,
+        partial_file(tmp_path / "a") if writer == "file" else partial_folder(tmp_path / "a"),
+    ):
+        assert written.name in partials(tmp_path) and len(partials(tmp_path)) == 3
+    assert partials(tmp_path) == [theirs]
+
+
+def test_a_file_that_was_taken_for_abandoned_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until it is locked it looks so."""
+    real, removed = partial.lock, list[Path]()
+
+    def late(descriptor: int) -> None:
+        if not removed:
+            removed.extend(partials(tmp_path))
+            removed[0].unlink()
+        real(descriptor)
+
+    monkeypatch.setattr(partial, "lock", late)
+    with partial_file(tmp_path / "name") as made:
+        made.publish(tmp_path / "name")
+    assert removed and (tmp_path / "name").exists() and not partials(tmp_path)
+
+
+def test_a_copy_that_cannot_be_written_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """shutil collects what fails in one error without a number."""
+    (tmp_path / "trace").mkdir()
+    (tmp_path / "trace" / "file").write_text("x")
+
+    def full(source: str, target: str, **_: object) -> None:
+        Path(target).write_text("half")
+        raise OSError(errno.ENOSPC, "No space left on device", target)
+
+    monkeypatch.setattr(shutil, "copy2", full)
+    monkeypatch.setattr(shutil.copytree, "__defaults__", (False, None, full, False, False))
+    with pytest.raises(FacilityError, match=r"kept cannot be written: .*No space left on device"):
+        publish_copy(tmp_path / "trace", tmp_path / "kept")
+    assert [path.name for path in tmp_path.iterdir()] == ["trace"]
 
 
 def test_nobody_removes_what_is_being_written(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from prismdbg_tui.session.keymap import own_keys
 
 from prismdbg.capsule.secrets import masking, own_rules
 from prismdbg.capsule.secrets import rules as secrets
+from prismdbg.checkpoint.cache import cache_folder
 from prismdbg.cli import main, registry
 from prismdbg.cli.exit_codes import ExitCode
 from prismdbg.cli.options.config_defaults import apply_defaults
@@ -223,3 +224,16 @@ def test_keys_in_two_files_and_an_unknown_theme(config: Path) -> None:
         own_keys()
     with pytest.raises(UsageError, match=r"unknown theme 'nort'; did you mean 'nord'"):
         use_themes(App())
+
+
+def test_a_user_without_a_home_has_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A container may run as a number that its list of users lacks, and without HOME."""
+
+    def unknown() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    for name in ("HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "PRISMDBG_CACHE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(Path, "home", unknown)
+    assert main.run(["list", str(tmp_path)]) == ExitCode.OK
+    assert cache_folder() == Path("/.cache/prismdbg")

@@ -9,7 +9,7 @@ import socket
 import socketserver
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import ClassVar
@@ -18,7 +18,7 @@ import pytest
 
 from prismdbg.errors import FacilityError, RuntimeFailure
 from prismdbg.runtime.docker.daemon import Daemon
-from prismdbg.runtime.docker.engine import Engine, answers_at
+from prismdbg.runtime.docker.engine import Engine, answers_at, unavailable
 
 
 def test_where_an_engine_was_ended_nothing_answers_and_nothing_stays_open(tmp_path: Path) -> None:
@@ -49,6 +49,7 @@ class _Docker(BaseHTTPRequestHandler):
     """Docker's answers about one container that takes a while to end."""
 
     kills: ClassVar[list[int]] = []
+    security: ClassVar[list[str] | None] = []
 
     def address_string(self) -> str:
         return "unix"
@@ -56,7 +57,7 @@ class _Docker(BaseHTTPRequestHandler):
     def log_message(self, format: str, *args: object) -> None:
         return None
 
-    def _answer(self, code: int, body: dict[str, str]) -> None:
+    def _answer(self, code: int, body: Mapping[str, object]) -> None:
         data = json.dumps(body).encode()
         self.send_response(code)
         self.send_header("Content-Type", "application/json")
@@ -65,7 +66,8 @@ class _Docker(BaseHTTPRequestHandler):
         self.wfile.write(data)
 
     def do_GET(self) -> None:
-        self._answer(200, {"Version": "20.10", "ApiVersion": "1.41", "Id": "x"})
+        about = {"Version": "20.10", "ApiVersion": "1.41", "Id": "x"}
+        self._answer(200, about | ({"SecurityOptions": self.security} if self.path.endswith("/info") else {}))
 
     def do_DELETE(self) -> None:
         code = self.kills.pop(0)
@@ -97,3 +99,22 @@ def test_a_container_of_very_many_processes_is_waited_for(docker: Engine, monkey
     monkeypatch.setattr("prismdbg.runtime.docker.engine._ENDS_S", -1.0)
     with pytest.raises(RuntimeFailure, match="did not receive an exit event"):
         docker.remove("x")
+
+
+@pytest.mark.parametrize(
+    ("security", "maps"),
+    [
+        (["name=seccomp,profile=builtin", "name=userns"], True),
+        (["name=seccomp,profile=builtin", "name=rootless", "name=cgroupns"], True),
+        (["name=seccomp,profile=builtin", "name=cgroupns"], False),
+        (None, False),
+    ],
+)
+def test_an_engine_that_maps_users_is_not_taken(
+    docker: Engine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, security: list[str] | None, maps: bool
+) -> None:
+    """In its containers no user is the one who owns the replay's session, and a rank of root owns nothing."""
+    monkeypatch.setattr(_Docker, "security", security)
+    monkeypatch.setenv("DOCKER_HOST", docker.url)
+    reason = unavailable(Daemon(tmp_path))
+    assert (reason is not None and "maps users" in reason and reason.endswith(": use --runtime local")) == maps

@@ -15,11 +15,12 @@ from tiny_log import TinyLog
 
 from prismdbg.cli import main
 from prismdbg.cli.exit_codes import ExitCode
-from prismdbg.errors import CheckpointError
+from prismdbg.errors import CheckpointError, PrismError, RankLost, UsageError, WaitTimeout
 from prismdbg.jobs.capture import capture
 from prismdbg.jobs.storage.run_folder import RunFolder, write_json
 from prismdbg.model.moment import Moment
 from prismdbg.rank.recording_verbs import LONGEST_LEASE_S
+from prismdbg.settings.rank_config import Mode, RankConfig
 
 ALIVE = os.getpid()
 NO_SUCH_PID = 2**22 + 1  # beyond what Linux gives
@@ -236,3 +237,16 @@ def test_what_no_replay_can_start_again_is_not_captured(
     run = run_folder(tmp_path, orig_argv=worker)
     said = refused(run, capsys, ExitCode.USAGE, "--origin", origin)
     assert "no replay can start rank 0 again: Ray started the rank" in said and "prismdbg open" in said
+
+
+@pytest.mark.parametrize("error", [WaitTimeout, UsageError, RankLost])
+def test_a_rank_that_does_not_take_its_window_back_fails_no_capture(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[PrismError]
+) -> None:
+    """The capsule is complete by then, and the rank puts it back itself when the command is gone."""
+
+    def busy(*_: object, **__: object) -> None:
+        raise error("busy")
+
+    monkeypatch.setattr(capture, "agent_of", busy)
+    capture._window_back(tmp_path, RankConfig(mode=Mode.RECORD, socket_dir="", cache_dir=""), {})

@@ -18,7 +18,7 @@ from capsules import make_capsule
 from waiting import wait_for
 
 from prismdbg.capsule.capsule_dir import Capsule
-from prismdbg.errors import CapsuleError, RankLost, UsageError, WaitTimeout
+from prismdbg.errors import CapsuleError, FacilityError, RankLost, UsageError, WaitTimeout
 from prismdbg.jobs.capture import requests
 from prismdbg.jobs.capture.capture import CaptureRequest
 from prismdbg.jobs.capture.requests import RequestFolder, RequestJson, captured_elsewhere, is_elsewhere, requests_in
@@ -250,3 +250,21 @@ def test_a_request_that_cannot_be_reached_hides_no_other(run: RunFolder, monkeyp
 def test_errors_keep_their_exit_codes(run: RunFolder, tmp_path: Path) -> None:
     with answering(run, error="no", exit_code=2), pytest.raises(UsageError):
         captured_elsewhere(run, run.ranks / "3", tmp_path / "mine", ASKED, print)
+
+
+def test_a_capsule_that_cannot_be_copied_here_is_not_lost_from_sight(
+    run: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = make_capsule(run.capsules / "request-rank3-x").path
+
+    def full(*_: object, **__: object) -> None:
+        raise shutil.Error([("source", "target", "[Errno 28] No space left on device")])
+
+    def elsewhere(*_: object) -> None:
+        raise OSError(errno.EXDEV, "another file system")
+
+    monkeypatch.setattr(Path, "rename", elsewhere)
+    monkeypatch.setattr(shutil, "copytree", full)
+    with pytest.raises(FacilityError, match=r"mine cannot be written: .*No space left on device") as raised:
+        requests._move(made, tmp_path / "mine")
+    assert str(made) in raised.value.hint and made.is_dir() and not (tmp_path / "mine").exists()

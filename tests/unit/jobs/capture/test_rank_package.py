@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import subprocess
 import sys
 import tarfile
@@ -50,6 +51,17 @@ def test_byte_code_knows_its_source(tmp_path: Path) -> None:
     rank_package.unpack(rank_package.pack(package), tmp_path / "out")
     assert int((tmp_path / "out/model/a.py").stat().st_mtime) == int(source.stat().st_mtime)
     assert (tmp_path / "out/model/__pycache__/a.cpython-311.pyc").read_bytes() == b"code"
+
+
+def test_every_user_reads_it_whatever_the_umask(tmp_path: Path) -> None:
+    """The restored rank may be another user than the one who replays it."""
+    before = os.umask(0o077)
+    try:
+        rank_package.unpack(rank_package.pack(PACKAGE), tmp_path / "prismdbg")
+    finally:
+        os.umask(before)
+    made = [tmp_path / "prismdbg", *(tmp_path / "prismdbg").rglob("*")]
+    assert {(path.is_dir(), path.stat().st_mode & 0o777) for path in made} == {(True, 0o755), (False, 0o644)}
 
 
 def archive(name: str, kind: bytes = tarfile.REGTYPE, link: str = "") -> bytes:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import signal
 import sys
+import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
@@ -26,6 +28,7 @@ from prismdbg.jobs.replay import compare, silence
 from prismdbg.jobs.replay.compare import Verdict, ended_by, run_to_end
 from prismdbg.jobs.replay.replay import LiveReplay
 from prismdbg.jobs.replay.verdict import End, Outcome
+from prismdbg.model import deadline
 from prismdbg.model.collective import TensorMeta
 from prismdbg.model.deadline import Deadline
 from prismdbg.model.moment import Moment
@@ -292,6 +295,26 @@ def test_a_hang_whose_answer_came_after_the_image(tmp_path: Path, monkeypatch: p
 def test_a_hang_that_goes_on_is_no_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(WaitTimeout, match=r"did not reach its end within 0.2 s; it was at 2.2"):
         judged(tmp_path, monkeypatch, in_flight=(5,), past=6)
+
+
+def test_a_rank_that_is_gone_after_the_time_is_up_is_no_verdict(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A command that was stopped (Ctrl-Z) learns of it late: by then the starter has ended the rank."""
+
+    def stopped(self: PlayedRank, _timeout_s: float, _what: str) -> dict[str, Any]:
+        if self._events:
+            return self._events.popleft()
+        monkeypatch.setattr(deadline, "time", SimpleNamespace(monotonic=lambda: math.inf))
+        raise RankLost("gone")
+
+    died = replace(HANG, kind=IncidentKind.LOST)
+    monkeypatch.setattr(PlayedRank, "next_event", stopped)
+    with pytest.raises(WaitTimeout, match=r"did not reach its end within 0.2 s"):
+        judged(tmp_path, monkeypatch, incident=died)
+    monkeypatch.setattr(deadline, "time", time)
+    late = judged(tmp_path / "late", monkeypatch, COVERED, incident=died)
+    assert (late.outcome, late.end) == (Outcome.INCONCLUSIVE, End.QUIET)
 
 
 def test_a_rank_that_hangs_again_after_the_last_recorded_collective(

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
 import pytest
 from counting import short_folder
 
-from prismdbg.errors import RankLost
+from prismdbg.errors import RankLost, WaitTimeout
+from prismdbg.jobs.replay import replay
 from prismdbg.jobs.replay.replay import connect
 from prismdbg.jobs.replay.replay_plan import Plan
+from prismdbg.model.deadline import NEVER, Deadline
 from prismdbg.runtime.rank_folder import RankFolder
 from prismdbg.runtime.runtime import RunningRank
-from prismdbg.runtime.spec import OUTPUT
+from prismdbg.runtime.spec import OUTPUT, ImageOrigin, ProgramOrigin
 
+SPEC = SimpleNamespace(name="rank 0", origin=None)
 BEFORE_STATE = "the program ended before it had its state"
 
 
@@ -36,8 +40,50 @@ def test_what_it_printed_is_in_the_error_and_the_hint_is_advice(own: RankFolder,
     (own.path / OUTPUT).write_text(printed)
     ended = SimpleNamespace(exit_code=lambda: 1, require_within_limits=lambda: None)
     for awaits_state, what in ((False, "the rank ended before its agent answered"), (True, BEFORE_STATE)):
-        plan = SimpleNamespace(own=own, agent="agent", awaits_restore_point=awaits_state)
+        plan = SimpleNamespace(own=own, agent="agent", awaits_restore_point=awaits_state, spec=SPEC)
         with pytest.raises(RankLost) as lost:
             connect(cast(Plan, plan), cast(RunningRank, ended))
         assert str(lost.value) == f"{what}, with exit code 1{said}"
     assert lost.value.hint.startswith("run `prismdbg verify`")
+
+
+PROGRAM = ProgramOrigin(executable="/bin/python", argv=(), env={}, cwd="/")
+IMAGE = object.__new__(ImageOrigin)
+
+
+@pytest.mark.parametrize(
+    ("origin", "deadline", "most_s"),
+    [
+        (PROGRAM, Deadline.after(7200), 7200.0),
+        (PROGRAM, NEVER, 900.0),
+        (IMAGE, Deadline.after(7200), 90.0),
+        (IMAGE, NEVER, 90.0),
+    ],
+)
+def test_a_program_may_take_as_long_as_the_command_until_it_imports_torch(
+    own: RankFolder, monkeypatch: pytest.MonkeyPatch, origin: object, deadline: Deadline, most_s: float
+) -> None:
+    (own.path / OUTPUT).write_text("compiling kernels\n")
+    bounds: list[float] = []
+
+    def never(_path: Path, *, bound_s: float, **_: object) -> None:
+        bounds.append(bound_s)
+        raise WaitTimeout("waited", hint="try again")
+
+    monkeypatch.setattr(replay, "connect_when_ready", never)
+    plan = SimpleNamespace(
+        own=own, agent="agent", awaits_restore_point=False, spec=SimpleNamespace(name="rank 0", origin=origin)
+    )
+    with pytest.raises(WaitTimeout) as late:
+        connect(cast(Plan, plan), cast(RunningRank, SimpleNamespace()), deadline)
+    assert str(late.value) == "waited; its last output:\ncompiling kernels" and late.value.hint == "try again"
+    assert most_s - 60 < bounds[0] <= most_s
+
+
+def test_the_end_of_the_time_is_told_with_what_it_printed(own: RankFolder) -> None:
+    runs = SimpleNamespace(exit_code=lambda: None)
+    plan = SimpleNamespace(own=own, agent="agent", awaits_restore_point=False, spec=SPEC)
+    with pytest.raises(WaitTimeout) as late:
+        connect(cast(Plan, plan), cast(RunningRank, runs), Deadline.after(0.05))
+    what = "the replay did not reach its end within 0.05 s: the start of rank 0 was not complete"
+    assert str(late.value) == f"{what}; it printed nothing" and late.value.hint == "give a longer --timeout"

@@ -152,7 +152,7 @@ def request_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]
 
     def hostile(act: Any) -> ReplayRequest:
         def plan(_: Any, session: Path, own: Any) -> Any:
-            spec = SimpleNamespace(session=session, saving=None)
+            spec = SimpleNamespace(session=session, saving=None, origin=None)
             return SimpleNamespace(
                 own=own, agent="agent.sock", spec=spec, unhidden=ALL_HIDDEN, awaits_restore_point=False
             )

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import math
+import time
 from contextlib import closing
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import capsules
 import pytest
@@ -13,9 +16,13 @@ from capsules import make_capsule
 from prismdbg.capsule.manifest import Manifest
 from prismdbg.capsule.rank_json import RankJson, given_through_a_pipe
 from prismdbg.errors import CapsuleError
+from prismdbg.jobs.replay.replay import start
 from prismdbg.jobs.replay.replay_plan import ReplayRequest, bind_target, make_plan
+from prismdbg.model.deadline import NEVER, Deadline
 from prismdbg.runtime.rank_folder import RankFolder
-from prismdbg.runtime.spec import ProgramOrigin
+from prismdbg.runtime.runtime import Say
+from prismdbg.runtime.spec import ProgramOrigin, ReplaySpec
+from prismdbg.runtime.starter_spec import Isolation, write_spec
 from prismdbg.settings.rank_config import FORKED_VARIABLE, SPAWNED_VARIABLE
 
 TRUSTED = Path("/home/user/.cache/prismdbg")
@@ -125,6 +132,61 @@ def test_one_is_refused_where_the_capsule_lacks_it(
     ):
         make_plan(request, tmp_path / "session", own)
     assert raised.value.hint.startswith("use torchrun")
+
+
+class Nowhere:
+    """A runtime that starts nothing, and keeps what it was to start."""
+
+    name = "local"
+
+    def __init__(self) -> None:
+        self.specs: list[ReplaySpec] = []
+
+    def available(self) -> None:
+        return None
+
+    def refuses(self, _spec: ReplaySpec) -> None:
+        return None
+
+    def start(self, spec: ReplaySpec, _say: Say = print) -> Any:
+        self.specs.append(spec)
+
+
+@pytest.mark.parametrize("deadline", [NEVER, Deadline.after(7 * 24 * 3600.0)])
+def test_the_starter_never_ends_a_rank_before_its_deadline(tmp_path: Path, deadline: Deadline) -> None:
+    """A debugger session may stand overnight, and a replay take as long as --timeout allows."""
+    runtime, capsule = Nowhere(), make_capsule(tmp_path / "capsule")
+    with closing(RankFolder(tmp_path / "session" / "rank")) as own:
+        plan = make_plan(ReplayRequest(capsule=capsule), tmp_path / "session", own)
+        start(runtime, plan, capsule, print, deadline, plan.unhidden)
+    (spec,) = runtime.specs
+    told = json.loads(write_spec(spec, Isolation.NONE).read_text())
+    assert time.monotonic() + told["longest_s"] > deadline.at_s or told["longest_s"] == deadline.at_s == math.inf
+
+
+@pytest.mark.parametrize(
+    ("recorded", "given"),
+    [
+        ("AVX512", "avx512"),
+        ("AVX2", "avx2"),
+        ("DEFAULT", "default"),
+        ("NO AVX", "default"),
+        ("SVE256", "sve256"),
+        ("VSX", "vsx"),
+        ("Z VECTOR", "zvector"),
+        ("RVV", None),
+    ],
+)
+def test_the_rank_gets_the_instruction_set_that_it_had(
+    recorded: str, given: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For one that is not known to us torch chooses, as it did when it was recorded."""
+    monkeypatch.setattr(capsules, "RANK", {**capsules.RANK, "cpu_capability": recorded})
+    capsule = make_capsule(tmp_path / "capsule")
+    with closing(RankFolder(tmp_path / "session" / "rank")) as own:
+        origin = make_plan(ReplayRequest(capsule=capsule), tmp_path / "session", own).spec.origin
+    assert isinstance(origin, ProgramOrigin)
+    assert origin.env.get("ATEN_CPU_CAPABILITY") == given
 
 
 def test_any_other_rank_reads_no_such_file(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import resource
+from pathlib import Path
 
 import pytest
 
@@ -83,3 +84,18 @@ def test_too_few_open_files_are_named_before_anything_is_tried(name: str, works:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
     assert "ulimit -n" in caught.value.hint
     assert runtimes.choose(name, Origin.START, allow_writes=False)
+
+
+def test_without_a_cache_folder_the_next_one_is_taken(
+    works: set[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Docker keeps what it builds there; another place needs nothing of it."""
+    works |= {"docker", "local"}
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("PRISMDBG_CACHE", str(tmp_path / "file" / "cache"))
+    assert type(runtimes.choose("", Origin.START, False)) is LocalRuntime
+    works.remove("local")
+    with pytest.raises(FacilityError, match=r"docker: .*file/cache cannot be created .*; local: not here"):
+        runtimes.choose("", Origin.START, False)
+    with pytest.raises(FacilityError, match=r"the runtime docker cannot be used: .*file/cache cannot be created"):
+        runtimes.choose("docker", Origin.START, False)

@@ -17,6 +17,7 @@ from prismdbg.jobs.replay import memory_trace
 from prismdbg.jobs.replay.memory_trace import traced_replay
 from prismdbg.jobs.replay.replay_plan import ReplayRequest
 from prismdbg.memory.peak import peak
+from prismdbg.memory.trace import open_trace
 
 
 class Rank:
@@ -47,6 +48,8 @@ def test_the_records_that_the_rank_held_back_are_in_it(tmp_path: Path, monkeypat
     monkeypatch.setattr(memory_trace, "open_replay", opened)
     monkeypatch.setattr(memory_trace, "run_to_end", lambda *_, **__: SimpleNamespace(summary="identical"))
     request = ReplayRequest(capsule=cast(Capsule, None))
-    found = traced_replay(request, lambda _: None, until=None, timeout_s=1.0)
+    kept = tmp_path / "kept"
+    found = traced_replay(request, lambda _: None, until=None, timeout_s=1.0, keep=kept)
+    assert list(open_trace(kept, 1).address) == list(found.trace.address)
     highest = peak(found.trace)
     assert highest is not None and highest.size_bytes == 100

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import os
 import shutil
 import subprocess
@@ -9,7 +11,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import click
 import pytest
@@ -279,6 +281,29 @@ def test_an_archive_that_somebody_puts_there_meanwhile_is_not_signed(
     with pytest.raises(FacilityError, match="was replaced by another file while it was written"):
         pack.pack(packed.parent / "capsule", target, seal=Seal(key=keys / "alice"))
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "No space left on device"), KeyboardInterrupt()])
+def test_what_ends_the_writing_of_an_encrypted_archive_is_told_as_it_is(keys: Path, error: BaseException) -> None:
+    """pyrage makes an error of its own of it."""
+
+    class Full(io.BytesIO):
+        def write(self, _data: Any) -> int:
+            raise error
+
+    with pytest.raises(type(error)) as raised:
+        archive_crypto.write_encrypted(Full(), lambda _: None, [recipient(keys / "alice.age")])
+    assert raised.value is error
+
+
+def test_another_failure_of_the_encryption_is_ours(keys: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise pyrage.EncryptError("no entropy")
+
+    to = [recipient(keys / "alice.age")]
+    monkeypatch.setattr(pyrage, "encrypt_io", broken)
+    with pytest.raises(FacilityError, match="cannot be encrypted: no entropy"):
+        archive_crypto.write_encrypted(io.BytesIO(), lambda pipe: None, to)
 
 
 def test_memory_stays_bounded(tmp_path: Path, keys: Path) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import zstandard
@@ -17,16 +19,26 @@ from prismdbg.capsule.partial import removed_name
 from prismdbg.cli import main
 from prismdbg.errors import UsageError
 from prismdbg.jobs.storage import inventory
+from prismdbg.jobs.storage.archive_crypto import MAGIC
 from prismdbg.jobs.storage.inventory import Item, ItemKind, Quota
 from prismdbg.jobs.storage.pack import pack, read_manifest
+from prismdbg.jobs.storage.run_folder import RunFolder, read_json
 from prismdbg.jobs.storage.zstd_frames import ends_early
+from prismdbg.settings.process_identity import this_process
+
+HERE = this_process()
+GONE = {**HERE, "started_ticks": 1}  # its number is in use again
+CONTAINER = {**HERE, "pid": 1, "pid_namespace": 1}
+ELSEWHERE = {**HERE, "boot_id": "another machine's"}
 
 
-def make_run(path: Path, pid: int = -1) -> Path:
+def make_run(path: Path, supervisor: dict[str, Any] = GONE, *, rank: dict[str, Any] | None = None) -> Path:
     """As `record` leaves it."""
     (path / "ranks" / "0").mkdir(parents=True)
-    started = {"command": ["train.py"], "started_wall_ns": time.time_ns(), "supervisor_pid": pid}
+    started = {"command": ["train.py"], "started_wall_ns": time.time_ns(), "supervisor": supervisor}
     (path / "run.json").write_text(json.dumps(started))
+    if rank is not None:
+        (path / "ranks" / "0" / "rank.json").write_text(json.dumps(rank))
     return path
 
 
@@ -86,7 +98,9 @@ def test_removing_removes_only_what_is_ours(tmp_path: Path) -> None:
 
 
 def test_a_run_that_still_records_is_kept(tmp_path: Path) -> None:
-    run = make_run(tmp_path / "run", pid=os.getpid())
+    run = make_run(tmp_path / "run", HERE)
+    info = json.loads((run / "run.json").read_text())
+    (run / "run.json").write_text(json.dumps(info | {"started_wall_ns": 1}))  # the clock was set since
     with pytest.raises(UsageError, match=f"process {os.getpid()}"):
         inventory.remove(run)
     assert run.exists()
@@ -94,12 +108,40 @@ def test_a_run_that_still_records_is_kept(tmp_path: Path) -> None:
     assert not run.exists()
 
 
-def test_a_process_number_used_again_does_not_keep_a_run(tmp_path: Path) -> None:
-    run = make_run(tmp_path / "run", pid=os.getpid())
-    info = json.loads((run / "run.json").read_text())
-    (run / "run.json").write_text(json.dumps(info | {"started_wall_ns": 10**18}))  # before this process began
+@pytest.mark.parametrize(
+    ("supervisor", "rank"), [(GONE, None), (GONE, GONE), (CONTAINER, CONTAINER), (ELSEWHERE, ELSEWHERE)]
+)
+def test_no_other_process_keeps_a_run(tmp_path: Path, supervisor: dict[str, Any], rank: dict[str, Any] | None) -> None:
+    """A container's first process has the number 1, which lives everywhere."""
+    run = make_run(tmp_path / "run", supervisor, rank=rank)
+    if supervisor is not GONE:
+        (run / "supervisor.json").write_text('{"exit_code": 0}')
+    assert not inventory.is_recording(RunFolder(run), read_json(run / "supervisor.json"))
     inventory.remove(run)
     assert not run.exists()
+
+
+@pytest.mark.parametrize(
+    ("supervisor", "rank"), [(CONTAINER, None), (ELSEWHERE, None), (GONE, CONTAINER), (GONE, ELSEWHERE)]
+)
+def test_a_run_whose_processes_cannot_be_seen_is_kept(
+    tmp_path: Path, supervisor: dict[str, Any], rank: dict[str, Any] | None
+) -> None:
+    """It may be recorded at this moment, in a container or on another node."""
+    run = make_run(tmp_path / "run", supervisor, rank=rank)
+    assert inventory.is_recording(RunFolder(run), {})
+    with pytest.raises(UsageError, match="cannot be seen from here") as refused:
+        inventory.remove(run)
+    assert run.exists() and "--force" in refused.value.hint
+    inventory.remove(run, force=True)
+    assert not run.exists()
+
+
+def test_a_living_rank_keeps_its_run(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", rank=HERE)
+    assert inventory.is_recording(RunFolder(run), {})
+    with pytest.raises(UsageError, match=f"process {os.getpid()}"):
+        inventory.remove(run)
 
 
 def item(number: int, size: int, kind: ItemKind = ItemKind.CAPSULE) -> Item:
@@ -213,3 +255,45 @@ def test_a_signature_goes_with_its_archive(tmp_path: Path, is_ours: bool) -> Non
     archive.write_bytes(data)
     inventory.remove(archive, force=True)
     assert signature.exists() is not is_ours and not archive.exists()
+
+
+def test_a_folder_that_may_not_be_read_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("listed", "entered"):
+        (tmp_path / name).mkdir()
+    for number in (1, 2):
+        make_capsule(tmp_path / f"capsule{number}", replace(MANIFEST, created_ns=number))
+    stat, iterdir = Path.stat, Path.iterdir
+
+    def refused_below(path: Path, **how: bool) -> os.stat_result:
+        if "entered" in path.parent.parts:
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return stat(path, **how)
+
+    def refused(path: Path) -> Any:
+        if path.name in ("listed", "entered"):
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return iterdir(path)
+
+    monkeypatch.setattr(Path, "stat", refused_below)
+    monkeypatch.setattr(Path, "iterdir", refused)
+    assert [item.path.name for item in inventory.find(tmp_path)] == ["capsule1", "capsule2"]
+    assert main.run(["rm", str(tmp_path), "--keep", "1"]) == 0
+    assert [item.path.name for item in inventory.find(tmp_path)] == ["capsule2"]
+
+
+def test_an_encrypted_archive_is_listed_and_removed_only_if_forced(tmp_path: Path) -> None:
+    """Nobody knows without the key whether it is a capsule."""
+    for number in (1, 2):
+        make_capsule(tmp_path / f"good{number}", replace(MANIFEST, created_ns=number))
+    archive, signature = tmp_path / "a.tar.zst.age", tmp_path / "a.tar.zst.age.sig"
+    archive.write_bytes(MAGIC + b"\n-> X25519 x\n")
+    signature.write_text("-----BEGIN SSH SIGNATURE-----\n")
+    (tmp_path / "b.tar.zst.age").write_bytes(b"not encrypted by age")
+    items = inventory.find(tmp_path)
+    (item,) = (item for item in items if item.kind is ItemKind.PACKED)
+    assert (item.path, item.text) == (archive, "encrypted")
+    assert [item.path.name for item in inventory.excess(items, Quota(count=1))] == ["good1"]
+    with pytest.raises(UsageError, match="cannot be read as a capsule: it is encrypted"):
+        inventory.remove(archive)
+    inventory.remove(archive, force=True)
+    assert not archive.exists() and not signature.exists()
