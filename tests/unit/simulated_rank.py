@@ -82,6 +82,7 @@ class SimulatedRank:
     ops: int = 0
     steps_last: bool = False  # after its last collective comes an optimizer step
     ends_log: bool = False  # its last collective is not in the recording
+    diverges: bool = False  # at its last collective
     raises: bool = False  # after its last collective
     dies: bool = False  # at its end
     tells_hits: bool = True  # also where the program ends, as an older rank does not
@@ -322,13 +323,13 @@ class SimulatedRank:
         place, last = self.place, self.place.at + 1 == len(self.moments)
         if place.raised:
             return None
-        if place.at >= 0 and not place.answered and not place.event and place.reason == "end of the log":
+        if place.at >= 0 and not place.answered and not place.event and place.reason in ("end of the log", "diverged"):
             return replace(place, answered=True)
         if self.traced and place.at >= 0 and place.event < 2 * self.ops:
             every = bool(self._aim.get("events"))
             return replace(place, event=place.event + 1, answered=False, counted=place.counted + every)
         if not last:
-            asked = self.ends_log and place.at + 2 == len(self.moments)
+            asked = (self.ends_log or self.diverges) and place.at + 2 == len(self.moments)
             return replace(place, at=place.at + 1, event=0, counted=0, before=place.counted, answered=not asked)
         return replace(place, raised=True, answered=False) if self.raises else None
 
@@ -357,6 +358,9 @@ class SimulatedRank:
     def _at_collective(self, arguments: Json) -> tuple[str, list[int]]:
         aim, moment = self._aim, self.moments[self.place.at]
         if not self.place.answered:
+            if self.diverges:
+                self._events.append({"event": "diverged", "moment": str(moment), "differences": []})
+                return "diverged", []
             self._events.append({"event": "end_of_log", "moment": str(moment), "tally": self._tally()})
             return "end of the log", []
         if self.place.at + 1 == len(self.moments) and not self.lacks:
