@@ -16,6 +16,7 @@ from prismdbg.rank.debug.events import Events
 from prismdbg.rank.debug.gate import Aim, Gate, Stop
 from prismdbg.rank.debug.gate import BreakpointMode as Mode
 from prismdbg.rank.replay.replayed_rank import Replaying
+from prismdbg.rank.replay.verbs import _moving
 from prismdbg.rank.tracing.tracer import Event, EventKind
 from prismdbg.session.notices import Finished, parse_notice
 
@@ -80,3 +81,15 @@ def test_an_older_rank_ends_without_telling_hits() -> None:
     told = {"event": "finished", "code": 0, "moment": "3.2", "tally": TALLY}
     finished = parse_notice(checked_event(told))
     assert isinstance(finished, Finished) and finished.hits == ()
+
+
+@pytest.mark.parametrize(("reason", "hit"), [("start", True), ("restored", False), ("parked", False)])
+def test_what_comes_into_being_before_the_first_collective_changes(rank: Rank, reason: str, hit: bool) -> None:
+    """At the program's start nothing is there yet; what a restored process has is not known."""
+    rank.replayer.measure = cast(Any, SimpleNamespace(take=lambda _: None))
+    stops = rank.replayer.halts.stops
+    stops.replace([{"kind": "change", "expression": "weight", "number": 1}])
+    rank.gate.current = Stop(reason, Moment(0), {}, None, {})
+    _moving(rank)["resume"]({"stops": "note"})
+    names = {"weight": torch.ones(2)}
+    assert [stops.changed(stops.watched[0], names.__getitem__, None) for _ in range(2)] == [hit, False]
