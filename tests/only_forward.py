@@ -20,7 +20,7 @@ class OnlyForward:
     def own(self) -> RankFolder:
         raise FacilityError("nobody keeps a folder of this rank")
 
-    def save(self, moment: Moment, number: int | None = None) -> Checkpoint:
+    def save(self, moment: Moment, number: int | None = None, side: str = "") -> Checkpoint:
         raise FacilityError("this replay cannot go back: it only runs forward", hint="use prismdbg debug CAPSULE")
 
     def stands_first_at(self, moment: Moment) -> None:

@@ -13,9 +13,10 @@ import numpy as np
 from prismdbg.api.rich_shown import lines
 from prismdbg.debugger.debugger import Debugger, Settings, debug
 from prismdbg.debugger.time_travel import Travel, open_travel
-from prismdbg.errors import UsageError
+from prismdbg.errors import Divergence, RankLost, UsageError
 from prismdbg.jobs.replay.replay import ReplayRequest
 from prismdbg.jobs.storage.pack import opened
+from prismdbg.model.breakpoints import StopReason
 from prismdbg.model.collective import Frame
 from prismdbg.model.moment import Moment
 from prismdbg.render.answer_text import answer_text
@@ -31,7 +32,7 @@ class Replay:
     """A replayed rank, stopped in a debugger. `replay` returns one.
 
     Each method that moves the rank waits until it stops again and returns its moment. If it cannot, it raises a
-    `PrismError` with the text that the debugger would print.
+    `PrismError` with the text that the debugger would print, `RankLost` if the rank has died.
 
         >>> print(rank.goto("11.1"))
         11.1
@@ -84,12 +85,13 @@ class Replay:
         return self._moved("continue")
 
     def run_to(self, moment: str | Moment) -> Moment:
-        """Runs forwards to `moment`, unless a breakpoint is hit first."""
-        return self._moved(f"until {moment}")
+        """Runs forwards to `moment`, unless a breakpoint is hit first. Raises `Divergence` if the replay diverges."""
+        return self._arrived(f"until {moment}")
 
     def goto(self, moment: str | Moment) -> Moment:
-        """Moves forwards or backwards to `moment`; breakpoints are ignored."""
-        return self._moved(f"goto {moment}")
+        """Moves forwards or backwards to `moment`; breakpoints are ignored. Raises `Divergence` if the replay
+        diverges."""
+        return self._arrived(f"goto {moment}")
 
     def reverse_next(self, count: int = 1) -> Moment:
         return self._moved(f"reverse-next {count}")
@@ -147,7 +149,22 @@ class Replay:
 
     def _moved(self, line: str) -> Moment:
         answer = self.do(line)
+        if self.phase is Phase.LOST:
+            raise RankLost(
+                f"the rank was lost at {self.moment}: {self._debugger.session.lost_because}",
+                hint="use `goto`, which starts it again",
+            )
         return answer.moment if isinstance(answer, Arrived) else self.moment
+
+    def _arrived(self, line: str) -> Moment:
+        """What diverges is another run, wherever it came to."""
+        moment = self._moved(line)
+        if self.stop is not None and self.stop.reason == StopReason.DIVERGED:
+            raise Divergence(
+                f"the replay diverged from the recording at {self.stop.moment}",
+                hint="read the differences in `notices`, or use `goto` to go back",
+            )
+        return moment
 
     def __repr__(self) -> str:
         return f"<replay at {self.moment}: {self.phase}>"

@@ -33,7 +33,7 @@ class Travel(Protocol):
     @property
     def checkpoints(self) -> tuple[Checkpoint, ...]: ...
 
-    def save(self, moment: Moment, number: int | None = None) -> Checkpoint: ...
+    def save(self, moment: Moment, number: int | None = None, side: str = "") -> Checkpoint: ...
 
     def stands_first_at(self, moment: Moment) -> None: ...
 
@@ -61,7 +61,6 @@ class CheckpointKeeper:
         self._taken_at_s: dict[int, float] = {}
         self._last_cost_s = 0.0
         self._asked_for: set[int] = set()
-        self._sides: dict[int, str] = {}  # of the place: before or after the answer, which event
         self._former: dict[tuple[Moment, str], int] = {}  # numbers of places whose checkpoint was forgotten
         self._is_first_wanted = True
         self.why_none = ""
@@ -117,7 +116,7 @@ class CheckpointKeeper:
         number = self._former.pop((moment, side), None) if number is None else number
         began = time.monotonic()
         try:
-            made = self._travel.save(moment, number)
+            made = self._travel.save(moment, number, side)
         except FacilityError as error:
             if asked:
                 raise
@@ -125,7 +124,7 @@ class CheckpointKeeper:
             self._tell(notices.Said(f"going back replays from the start moment: {error}; {error.hint}".rstrip("; ")))
             return
         self._last_cost_s = time.monotonic() - began
-        self._taken_at_s[made.number], self._sides[made.number] = self._clock_s, side
+        self._taken_at_s[made.number] = self._clock_s
         if asked:
             self._asked_for.add(made.number)
         self._tell_of(made, asked=asked, again=number is not None)
@@ -146,7 +145,7 @@ class CheckpointKeeper:
 
     def _there(self, moment: Moment, side: str) -> Checkpoint | None:
         mine = (one for one in self._travel.checkpoints if one.number in self._taken_at_s)
-        return next((one for one in mine if one.moment == moment and self._sides[one.number] == side), None)
+        return next((one for one in mine if one.moment == moment and one.side == side), None)
 
     def returned_to(self, number: int) -> None:
         self._clock_s, self._since = self._taken_at_s.get(number, 0.0), None
@@ -160,7 +159,7 @@ class CheckpointKeeper:
         """Also those that were asked for. What is taken by itself at the same places again has the same numbers."""
         for kept in self._travel.checkpoints:
             if kept.number in self._taken_at_s and kept.number not in self._asked_for:
-                self._former[kept.moment, self._sides[kept.number]] = kept.number
+                self._former[kept.moment, kept.side] = kept.number
         for number in self._taken_at_s:
             self._travel.forget(number)
         self._taken_at_s.clear()

@@ -221,6 +221,8 @@ class Driver:
         notice = self.session.named(notices.parse_notice(event))
         if isinstance(notice, Stopped) and run is not None and self._passes(notice, run):
             return notice
+        if isinstance(notice, notices.Finished) and run is not None:
+            run.note(notice.hits)
         fresh = self.session.notice(notice)
         if isinstance(notice, Stopped) and fresh:
             self._arrived(notice, run)
@@ -313,7 +315,7 @@ class Driver:
     def _passes(self, stop: Stopped, run: Run) -> bool:
         """A stop on the way, at which the rank goes on at once."""
         spacing = stop.reason == StopReason.SPACING
-        on_the_way = run.silent and stop.reason in MADE_EVENTS and run.target is not None and stop.moment < run.target
+        on_the_way = run.silent and stop.reason in MADE_EVENTS and run.target is not None and stop.position < run.target
         if not (spacing or on_the_way):
             run.note(stop.hits)
             return False
@@ -322,7 +324,7 @@ class Driver:
             if spacing:
                 self.checkpoints.save(stop.moment, stop.side, asked=False)
             else:
-                run.note([{"moment": str(stop.moment), "reason": stop.reason, "stop": 0}])
+                run.note([{"moment": str(stop.position), "reason": stop.reason, "stop": 0}])
             self._resume(Ask("resume", {"continued": True}), checkpoints=run.checkpoints)
         return True
 

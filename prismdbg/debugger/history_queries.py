@@ -11,7 +11,7 @@ from typing import Any
 
 from prismdbg.debugger.driver import Driver, Interrupted, Json
 from prismdbg.debugger.inspection import Inspection
-from prismdbg.debugger.routes import Routes
+from prismdbg.debugger.routes import ANY_COLLECTIVE, Routes
 from prismdbg.errors import FacilityError, PrismError, RankLost, UsageError, quoted, shortened
 from prismdbg.expr.parser import parse
 from prismdbg.model.breakpoints import BreakpointKind
@@ -28,7 +28,6 @@ from prismdbg.session.session import Ask, Phase
 
 SEARCHED = 1 << 30  # the number of a search's own stop: none of the session's
 SETTLED = 200  # events looked at for the operator that was found
-ANY_COLLECTIVE = BreakpointSpec(kind=BreakpointKind.COLLECTIVE)
 
 
 class HistoryQueries:
@@ -82,14 +81,14 @@ class HistoryQueries:
     def _searched(self, text: str, look: Callable[[], Answer]) -> Answer:
         """What finds nothing leaves the rank where it stood; a name that is not there is the reason to say."""
         session = self._session
-        stood = session.moment if session.phase is Phase.STOPPED else None
+        stood = session.position if session.phase is Phase.STOPPED else None
         try:
             return look()
         except (RankLost, Interrupted):
             raise
         except PrismError:
             if stood is not None and session.phase in (Phase.STOPPED, Phase.FINISHED):
-                if session.moment != stood or session.phase is Phase.FINISHED:
+                if session.position != stood:
                     self._routes.back_to(stood)
                     session.arrives()
                 if text and not self._routes.at_origin:
@@ -108,11 +107,12 @@ class HistoryQueries:
 
     def wrote(self, text: str) -> Answer:
         """The last change before here."""
-        here = self._routes.here()
+        here, asked_at = self._routes.here(), self._session.moment
+        is_behind = self._is_behind_collective
         self._trace_if_one_can()
-        self._driver.say_progress(f"searching for the last write of {shortened(text)} before {here}", here)
+        self._driver.say_progress(f"searching for the last write of {shortened(text)} before {asked_at}", asked_at)
         writer, after = None, None
-        if here.op:
+        if is_behind:
             after = self._routes.before(1)
             writer = self._writer(text, after, here) if after is not None else None
         if writer is None:
@@ -122,7 +122,7 @@ class HistoryQueries:
             if last is None:
                 self._routes.back_to(here)
                 raise UsageError(
-                    f"{shortened(text)} was not written between the start moment and {here}",
+                    f"{shortened(text)} was not written between the start moment and {asked_at}",
                     hint="run to a place after it was written, or name another value",
                 )
             found = last.moment
@@ -130,10 +130,10 @@ class HistoryQueries:
             after = self._routes.before(1)
             writer = self._writer(text, after, found) if after is not None else None
             if writer is None:
-                return self._wrote_by_collective(text, after, found, here)
+                return self._wrote_by_collective(text, after, found, asked_at)
         self._routes.back_to(Moment.parse(str(writer["moment"])))
         return answers.Wrote(
-            asked_at=here,
+            asked_at=asked_at,
             text=text,
             moment=Moment.parse(str(writer["moment"])),
             after=after,
@@ -143,12 +143,18 @@ class HistoryQueries:
             **self._arrive(),
         )
 
-    def _wrote_by_collective(self, text: str, after: Moment | None, found: Moment, here: Moment) -> Answer:
+    @property
+    def _is_behind_collective(self) -> bool:
+        """Behind the last one that was answered: what happened since is part of the past, too."""
+        stop = self._session.stop
+        return stop is not None and not stop.answered and not self._routes.at_origin
+
+    def _wrote_by_collective(self, text: str, after: Moment | None, found: Moment, asked_at: Moment) -> Answer:
         """All that is known where operators are not traced."""
         self._routes.back_to(found)
         arrived = self._arrive()
         return answers.Wrote(
-            asked_at=here,
+            asked_at=asked_at,
             text=text,
             moment=found,
             after=after,
@@ -160,7 +166,7 @@ class HistoryQueries:
 
     def _trace_if_one_can(self) -> None:
         try:
-            self._routes.need_trace()
+            self._routes.need_trace_of_past()
         except FacilityError as error:
             self._driver.say(f"searching only the collectives: {error}")
 
@@ -214,18 +220,21 @@ class HistoryQueries:
     def origin(self, text: str) -> Answer:
         """The first NaN or infinity before or at this place: in a value, or in what is sent and received. There the
         recorded one is looked for, too, where the rank has not come to it: who asks at the start asks about that."""
-        here = self._routes.here()
+        here, asked_at = self._routes.here(), self._session.moment
         end = here if text or self._recorded_nan is None else max(here, self._recorded_nan)
+        stands_at_end = end == here and self._is_behind_collective
         self._trace_if_one_can()
         condition = f"not finite({text})" if text else ""
         if text:
             parse(condition)
         kind = BreakpointKind.COLLECTIVE if text else BreakpointKind.NAN
         seen = self._first_seen(BreakpointSpec(kind=kind, number=SEARCHED, condition=condition), end)
+        if seen is None and stands_at_end and self._is_seen_at(end, condition or "not finite(input)"):
+            seen = end
         if seen is None:
             what = shortened(text) or "the data sent and received"
             raise UsageError(
-                f"no NaN or infinity in {what} up to {end}",
+                f"no NaN or infinity in {what} up to {end.told}",
                 hint="run on with `continue`: a breakpoint on NaN stops at the first one",
             )
         nan_only = self._holds(f"nan({text})") if text else self._holds("nan(input) or nan(out)")
@@ -240,24 +249,24 @@ class HistoryQueries:
             stop = arrived["stop"]
             op = str(stop.collective.get("profiling_name", "")) if stop is not None else ""
             return answers.Originated(
-                asked_at=here,
-                moment=seen,
+                asked_at=asked_at,
+                moment=seen.told,
                 op=op,
                 born=False,
                 what=what,
-                seen_at=seen,
+                seen_at=seen.told,
                 frames=self._frames(),
                 exact=False,
                 **arrived,
             )
         moment = self._back_to_operator(found)
         return answers.Originated(
-            asked_at=here,
+            asked_at=asked_at,
             moment=moment,
             op=str(found["op"]),
             born=bool(found["born"]),
             what=what,
-            seen_at=seen,
+            seen_at=seen.told,
             frames=frames_of(found["frames"]),
             exact=True,
             **self._arrive(),
@@ -302,12 +311,18 @@ class HistoryQueries:
             self._routes.between(count=1)
 
     def _first_seen(self, spec: BreakpointSpec, here: Moment) -> Moment | None:
-        """From A on, up to here; the rank stands there."""
+        """From A on, up to here, where it is at a collective; the rank stands there."""
         self._driver.return_to(0)
-        self._driver.say_progress(f"searching for the first NaN up to {here}", here)
+        self._driver.say_progress(f"searching for the first NaN up to {here.told}", here.told)
         self._driver.run(self._session.resume(until=str(here)), silent=True, only=[spec])
         stop = self._session.stop
-        return stop.moment if stop is not None and spec.number in stop.stops else None
+        return stop.moment if stop is not None and spec.number in stop.stops and stop.position <= here else None
+
+    def _is_seen_at(self, place: Moment, condition: str) -> bool:
+        """Where no breakpoint is looked at."""
+        if self._session.position != place:
+            self._routes.back_to(place)
+        return self._holds(condition)
 
     def _operator(self, seen: Moment, nan_only: bool) -> Json | None:
         """The operator that made the value: looked for from the last collective outside of a backward pass, then from
@@ -347,7 +362,7 @@ class HistoryQueries:
             self._routes.back_to(start)
         if self._routes.at_origin:
             return None  # nothing can be asked of a rank that is still parked
-        self._driver.say_progress(f"checking each operator up to {end}", self._session.moment)
+        self._driver.say_progress(f"checking each operator up to {end.told}", self._session.moment)
         self._driver.ask(Ask("microscope", {"nan_only": nan_only}))
         self._driver.run(self._session.resume(until=str(end)), stops="ignore", silent=True, checkpoints=False)
         stop = self._session.stop

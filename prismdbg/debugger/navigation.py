@@ -133,7 +133,7 @@ class Navigation:
             if stop is None or self._routes.at_origin or previous is None:
                 return self._to_origin()
             by = 1
-            if stop.event:
+            if stop.event and stop.reason != StopReason.EXCEPTION:
                 by = min(count, stop.event)
                 self._routes.back_to_event(previous, stop.event - by)
             elif stop.is_between:  # not counted on the way here: the operator begins just before
@@ -144,11 +144,16 @@ class Navigation:
         return self._inspection.arrived()
 
     def _back_over(self, previous: Moment) -> None:
-        """From a collective to the last event after the one before: they are counted first."""
+        """From a collective, or an exception, to the last event after the collective before: they are counted first."""
         self._routes.back_to(previous)
         self._routes.between(count=MAX_COUNT)
+        self._routes.back_to_event(previous, self._events_before())
+
+    def _events_before(self) -> int:
         stop = self._session.stop
-        self._routes.back_to_event(previous, stop.events_before if stop is not None else 0)
+        if stop is None:
+            return 0
+        return stop.event if stop.reason == StopReason.EXCEPTION else stop.events_before
 
     def _finish(self) -> Ask:
         """By operators where the rank stands between two collectives, inside of a module."""

@@ -7,12 +7,14 @@ from dataclasses import dataclass
 
 from prismdbg.debugger.driver import Driver, Json
 from prismdbg.errors import FacilityError, UsageError
-from prismdbg.model.breakpoints import AT_NO_EVENT, StopReason
+from prismdbg.model.breakpoints import AT_NO_EVENT, BreakpointKind
 from prismdbg.model.moment import Moment
 from prismdbg.session.breakpoints import BreakpointSpec
 from prismdbg.session.checkpoint import Checkpoint
 from prismdbg.session.reverse import way_to, windows
 from prismdbg.session.session import Phase
+
+ANY_COLLECTIVE = BreakpointSpec(kind=BreakpointKind.COLLECTIVE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,12 +40,9 @@ class Routes:
         return stop is not None and not stop.collective and stop.reason in AT_NO_EVENT
 
     def here(self) -> Moment:
-        """What lies before it is the past. After the program's end, or where the rank was lost, its last moment, too,
-        is."""
-        session = self._session
-        session.require_no_run()
-        at = session.moment
-        return at if session.phase is Phase.STOPPED else Moment(at.step, at.collective, at.op + 1)
+        """What lies before this place is the past."""
+        self._session.require_no_run()
+        return self._session.position
 
     def require_inside(self, moment: Moment) -> None:
         """`UsageError` for what lies before the start moment or, unless the rank was there already, behind B."""
@@ -66,10 +65,10 @@ class Routes:
         """Stops are passed."""
         session = self._session
         session.require_no_run()
-        if session.phase is Phase.STOPPED and moment > session.moment:
+        if session.phase is Phase.STOPPED and moment > session.position:
             session.may_go_beyond(False)
             self._forward_to(moment)
-        elif session.stop is None or session.moment != moment:
+        elif session.position != moment:
             self.back_to(moment)
 
     def stands(self) -> bool:
@@ -78,17 +77,27 @@ class Routes:
         session.require_no_run()
         if session.phase is Phase.STOPPED:
             return True
-        self.back_to(session.moment)
+        if session.phase is Phase.FINISHED and not session.moment.collective:  # no place, but that of a later one
+            self._back_to_last_collective()
+        else:
+            self.back_to(session.moment)
         return False
 
-    def back_to(self, moment: Moment) -> None:
+    def _back_to_last_collective(self) -> None:
+        last = self.last_hit(self.here(), [ANY_COLLECTIVE])
+        if last is None:
+            self._driver.return_to(0)
+        else:
+            self.back_to(last.moment)
+
+    def back_to(self, place: Moment) -> None:
         """Exactly there, by the nearest checkpoint; what lies on the way was told before."""
-        if moment.op:
-            self._back_between(moment)
+        if place.is_between:
+            self._back_between(place)
             return
-        leg = way_to(self._driver.travel.checkpoints, moment)
+        leg = way_to(self._driver.travel.checkpoints, place)
         self._driver.return_to(leg.checkpoint)
-        if leg.until is not None and not (self._session.moment >= leg.until and self.at_origin):
+        if leg.until is not None and not (self._session.position >= leg.until and self.at_origin):
             self._driver.run(self._session.resume(until=str(leg.until)), stops="ignore", silent=True)
 
     def back_to_hit(self, past: Past) -> None:
@@ -111,7 +120,7 @@ class Routes:
     def _back_to_collective_before(self, moment: Moment) -> None:
         """Before a step's first one that is a step's before."""
         self.need_trace()
-        collective = Moment(moment.step, moment.collective)
+        collective = _collective_of(moment)
         self.back_to(collective)
         if not moment.collective and self._session.moment > collective:
             before = self.before(1)
@@ -134,29 +143,26 @@ class Routes:
             return
         self._session.require_stop()
         self._driver.require_tracer()
-        here, kept = None if self.at_origin else self._session.moment, self._driver.checkpoints.asked_for
-        raised = self._session.stop is not None and self._session.stop.reason == StopReason.EXCEPTION
+        here, kept = None if self.at_origin else self._session.position, self._driver.checkpoints.asked_for
         if self._driver.switched_off:
             self._driver.say("replaying with tracing on, to search between the collectives")
         if kept:
             self._driver.say(f"replaying from the start moment with tracing; {_listed(kept)} taken again on the way")
         self._driver.checkpoints.forget_all()
         if here is not None:
-            self._driver.say_progress("replaying from the start moment with tracing", here)
+            self._driver.say_progress("replaying from the start moment with tracing", here.told)
             self._driver.return_to(0)
         try:
             self._driver.trace()
             self._take_again(kept)
         finally:
             self._again_at(here)
-            if raised:
-                self._on_to_exception()
 
-    def _on_to_exception(self) -> None:
-        """Where the rank raises again has the moment of its last collective, but lies behind that."""
-        stop = self._session.stop
-        if stop is not None and stop.reason != StopReason.EXCEPTION:
-            self._driver.run(self._session.resume(), stops="ignore", silent=True)
+    def need_trace_of_past(self) -> None:
+        """As `need_trace`, also where the program has ended, or the rank is gone."""
+        if not self._driver.traces:
+            self.stands()
+            self.need_trace()
 
     def _take_again(self, kept: Sequence[Checkpoint]) -> None:
         """Images of the traced rank, at the same moments and under the same numbers. What is lost is said."""
@@ -164,9 +170,9 @@ class Routes:
         try:
             for checkpoint in kept:
                 with self._driver.checkpoints.coming_to_one():
-                    self._on_to(checkpoint.moment)
+                    self._on_to(checkpoint.position)
                 stop = self._session.stop
-                if stop is None or stop.moment != checkpoint.moment:
+                if stop is None or stop.position != checkpoint.position:
                     why = f"the rank reached {self._session.moment} instead"
                     return
                 self._driver.checkpoints.save(stop.moment, stop.side, asked=True, number=checkpoint.number)
@@ -182,18 +188,18 @@ class Routes:
         if here is None:
             if not self.at_origin:
                 self._driver.return_to(0)
-        elif self._session.phase is Phase.STOPPED and (self.at_origin or self._session.moment < here):
+        elif self._session.phase is Phase.STOPPED and (self.at_origin or self._session.position < here):
             self._on_to(here)
-        elif self._session.stop is None or self._session.moment != here:
+        elif self._session.position != here:
             self.back_to(here)
 
-    def _on_to(self, moment: Moment) -> None:
+    def _on_to(self, place: Moment) -> None:
         """Forwards, in silence; to an operator where they are traced, else to the collective before it."""
-        collective = Moment(moment.step, moment.collective)
-        if self.at_origin or self._session.moment < collective:
-            self._driver.run(self._session.resume(until=str(collective)), stops="ignore", silent=True)
-        if moment.op and self._driver.traces and self._session.moment < moment:
-            self.between(until=str(moment))
+        until = _collective_of(place) if place.is_between else place
+        if self.at_origin or self._session.position < until:
+            self._driver.run(self._session.resume(until=str(until)), stops="ignore", silent=True)
+        if place.is_between and self._driver.traces and self._session.position < place:
+            self.between(until=str(place))
 
     def before(self, count: int) -> Moment | None:
         """The count-th collective before here, from where the rank stands; None where the beginning is nearer."""
@@ -216,21 +222,36 @@ class Routes:
         up_to_here: those at this very place count, too.
         """
         stood = self._session.stop
-        block = _block(stood.collective) if stood is not None and stood.moment == here else 0
-        only = self._stopping if only is None else only
-        hung = self._session.phase is Phase.HUNG  # nothing after its last collective ends a run
+        block = _block(stood.collective) if stood is not None and stood.position == here else 0
+        made, only = only is None, self._stopping if only is None else only
+        arguments = {"finish": finish} if finish is not None else {}
+        last = self._runs_to(here)
         for leg in windows(self._driver.travel.checkpoints, here):
             self._driver.return_to(leg.checkpoint)
             began = self._session.moment
-            arguments = {"finish": finish} if finish is not None else {}
-            last = hung and leg.until == here
-            ask = self._session.resume(
-                until=str(Moment(here.step, here.collective) if last else leg.until), **arguments
-            )
-            hits = self._driver.run(ask, stops="note", silent=True, only=only)
-            if past := [hit for hit in hits if _is_past(hit, here, block, up_to_here)]:
+            hits = []
+            for run in last if leg.until == here else [{"until": str(leg.until)}]:
+                if self._session.phase is Phase.STOPPED and self._session.position < Moment.parse(run["until"]):
+                    ask = self._session.resume(**run, **arguments)
+                    hits += self._driver.run(ask, stops="note", silent=True, only=only)
+            if past := [hit for hit in hits if _is_past(hit, here, block, up_to_here) and (made or _is_hit(hit))]:
                 return past, began
         return [], None
+
+    def _runs_to(self, here: Moment) -> list[Json]:
+        """What is asked for on the way to a place from anywhere before it, without running past it. To an operator by
+        the collective before it, where that is known: from there on each event is looked at. A rank that hangs or dies
+        behind all that is known of it tells nothing there: it is run up to that."""
+        session = self._session
+        tells = session.phase not in (Phase.HUNG, Phase.LOST)
+        place = here if tells else session.moment
+        if not (place.is_between and self._driver.traces):
+            return [{"until": str(place)}]
+        before = _collective_of(place)
+        if not before.collective:
+            before = max((at for at in session.recorded if at < place), default=before)
+        until = str(Moment(place.step, place.collective, place.op + tells))  # what the operator here does counts
+        return [{"until": str(before)}, {"until": until, "events": {"until": until}}]
 
     def last_hit(
         self,
@@ -241,7 +262,7 @@ class Routes:
         up_to_here: bool = False,
     ) -> Past | None:
         if self._session.breakpoints.needs_trace and only is None:
-            self.need_trace()
+            self.need_trace_of_past()
         if only is None and not self._driver.traces:  # then once for each window, and once to the hit
             self._driver.expect_passes(len(windows(self._driver.travel.checkpoints, here)) + 1)
         hits, _ = self.noted(here, only, finish, up_to_here=up_to_here)
@@ -265,10 +286,10 @@ class Routes:
         return [stop for stop in self._session.breakpoints if not stop.log_only]
 
     def _forward_to(self, moment: Moment) -> None:
-        collective = Moment(moment.step, moment.collective)
-        if collective > self._session.moment:
-            self._driver.run(self._session.resume(until=str(collective)), stops="ignore")
-        if not moment.op or self._session.phase is not Phase.STOPPED:
+        until = _collective_of(moment) if moment.is_between else moment
+        if until > self._session.moment:
+            self._driver.run(self._session.resume(until=str(until)), stops="ignore")
+        if not moment.is_between or self._session.phase is not Phase.STOPPED:
             return
         if self._session.moment > moment or not self._driver.traces:
             self._back_between(moment)
@@ -290,6 +311,10 @@ class Routes:
         self._driver.run(self._session.resume(events=events, **_bound(events)), stops="ignore", silent=True)
 
 
+def _collective_of(place: Moment) -> Moment:
+    return Moment(place.step, place.collective)
+
+
 def _last(hits: Sequence[Json]) -> Past | None:
     if not hits:
         return None
@@ -307,6 +332,11 @@ def _is_past(hit: Json, here: Moment, block: int, up_to_here: bool) -> bool:
     """block: where the rank stands at an allocation, of that one; what its operator allocated before is past, too."""
     at, number = _order(hit)
     return at < here or (at == here and (up_to_here or 0 < number < block))
+
+
+def _is_hit(noted: Json) -> bool:
+    """Not a place at which every rank stops."""
+    return "reason" not in noted
 
 
 def _block(event: Json) -> int:

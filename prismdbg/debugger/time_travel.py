@@ -107,7 +107,7 @@ class Travel:
         the first collective to come."""
         self._checkpoints[ORIGIN] = replace(self._checkpoints[ORIGIN], moment=moment)
 
-    def save(self, moment: Moment, number: int | None = None) -> Checkpoint:
+    def save(self, moment: Moment, number: int | None = None, side: str = "") -> Checkpoint:
         """Keeps the place where the rank stands now. `FacilityError` where no checkpoint can be taken; the rank stands
         on, whatever is raised. `number`: that of a checkpoint that was forgotten, where this one takes its place."""
         if self.why_no_checkpoints:
@@ -125,6 +125,7 @@ class Travel:
             moment=moment,
             size_bytes=self._saved.size_bytes(number),
             cost_s=time.monotonic() - began,
+            side=side,
         )
         self._checkpoints[number] = kept
         return kept

@@ -249,6 +249,7 @@ class Raised(TypedDict):
 
 class Finished(WithTally):
     code: Annotated[int, between(-(2**31), 2**31 - 1)]
+    hits: NotRequired[Annotated[list[NotedHit], _at_most(MAX_HITS)]]
 
 
 class Hit(TypedDict):

@@ -36,6 +36,11 @@ class Stand:
     reason: str = ""
     stops: tuple[int, ...] = ()
 
+    @property
+    def position(self) -> Moment:
+        """As `Stopped.position` has it."""
+        return self.moment.behind if self.reason == StopReason.EXCEPTION else self.moment
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
@@ -96,11 +101,8 @@ class DebuggedRank:
         return self._debugger.evaluate(text)
 
     def find(self, asked: GoBack) -> Found:
-        here = self._debugger.session.moment
         with self._bounded():
-            self._end = self._end or here
-            if here != self._end or self._debugger.session.phase is Phase.HUNG:  # nothing is searched from there
-                self._debugger.do(f"goto {self._end}")
+            self._back_to_end()
             answer = self._debugger.do(_question(asked))
         stand = self._stand()
         if isinstance(answer, Originated | Wrote | Allocated):
@@ -108,6 +110,15 @@ class DebuggedRank:
         if stand.phase is Phase.LOST:
             return Found(stand=stand, answer=None)
         raise self._over()  # it was given up
+
+    def _back_to_end(self) -> None:
+        """Where the program has ended or hangs, nothing is searched: the last place before that is the end."""
+        session = self._debugger.session
+        if session.phase is not Phase.STOPPED:
+            self._debugger.do("reverse-next")
+        self._end = self._end or session.position
+        if session.position != self._end:
+            self._debugger.do(f"goto {self._end}")
 
     def _stand(self) -> Stand:
         session = self._debugger.session

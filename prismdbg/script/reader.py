@@ -176,9 +176,10 @@ class _Reader:
         return Seconds(number)
 
     def _moment(self, node: yaml.ScalarNode) -> Moment:
-        """Whatever YAML takes it for: 12.10 is a moment, not a number."""
+        """Whatever YAML takes it for: 12.10 is a moment, not a number. A step is its first collective."""
         try:
-            return Moment.parse(node.value)
+            moment = Moment.parse(node.value)
+            return moment if moment.collective or moment.op else Moment(moment.step, 1)
         except UsageError as error:
             raise self._at(node).complaint(str(error), hint=error.hint) from None
 

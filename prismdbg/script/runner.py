@@ -71,6 +71,8 @@ class Runner:
         self._stops: dict[int, str | _Check] = {}
         self._specs: dict[int, BreakpointSpec] = {}
         self._left_bytes = MAX_RECORDS_BYTES
+        self._stand = Stand(phase=Phase.STOPPED, moment=Moment(0))
+        self._before = self._stand.moment  # where it stood before the last target
 
     def run(self) -> None:
         """What it finds stands in the findings, also where an error ends it."""
@@ -101,7 +103,8 @@ class Runner:
             self._findings.notes.append(f"breakpoint {self._name(number)}: {text}")
 
     def _prepare(self) -> None:
-        self._findings.reached = self._rank.begin(traced=self._needs_trace).moment
+        self._stand = self._rank.begin(traced=self._needs_trace)
+        self._findings.reached = self._stand.moment
         for stop in self._script.stop_at:
             self._add(spec_of(stop), stop.name.text)
         for entry, check in zip(self._script.forbid, self._forbids, strict=True):
@@ -118,9 +121,12 @@ class Runner:
         self._stops[number], self._specs[number] = entry, spec
 
     def _to_the_end(self) -> Ending:
-        for target in self._targets():
+        targets = self._targets()
+        for number, target in enumerate(targets):
             ending = self._reach(target)
             if ending is not None:
+                for missed in targets[number:]:
+                    self._not_recorded(missed, f"the replay ended at {self._findings.reached}, before {missed}")
                 return ending
         if self._script.run_to is not None:
             return Ending.COMPLETE
@@ -158,24 +164,34 @@ class Runner:
         return self._end if when.text == END else when.moment
 
     def _reach(self, target: Moment | None) -> Ending | None:
-        """None when the rank stands at the target, or as near behind it as it came."""
-        before = self._findings.reached
-        while True:
-            stand = self._rank.go(target)
-            self._findings.reached = stand.moment
-            self._look_at_stops(stand)
-            if stand.phase is Phase.LOST:
-                return Ending.LOST
-            if stand.phase is not Phase.STOPPED:
-                self._program_ended(stand.moment, _HOW[stand.phase])
-                return Ending.COMPLETE
-            if stand.reason == DIVERGED:
-                return Ending.DIVERGED
-            if target is not None and stand.moment >= target and stand.reason != EXCEPTION:
-                self._look_at_moment(target, stand, before)
-                return None
-            if target is None and stand.reason == END_OF_LOG:
-                return Ending.COMPLETE
+        """None when the rank stands at the target, or as near behind it as it came, also on the way to another."""
+        if target is None or not self._has_reached(target):
+            self._before = self._stand.moment
+        while target is None or not self._has_reached(target):
+            ending = self._go(target)
+            if ending is not None:
+                return ending
+        self._look_at_moment(target, self._stand)
+        return None
+
+    def _has_reached(self, target: Moment) -> bool:
+        return self._stand.moment >= target and self._stand.reason != EXCEPTION
+
+    def _go(self, target: Moment | None) -> Ending | None:
+        """To a stop, or where it ends; from behind the target, of which an exception may have kept the rank, to the
+        next collective."""
+        at = self._stand
+        stand = self._rank.go(Moment(at.moment.step, at.moment.collective + 1) if _is_past(target, at) else target)
+        self._stand, self._findings.reached = stand, stand.moment
+        self._look_at_stops(stand)
+        if stand.phase is Phase.LOST:
+            return Ending.LOST
+        if stand.phase is not Phase.STOPPED:
+            self._program_ended(stand.moment, _HOW[stand.phase])
+            return Ending.COMPLETE
+        if stand.reason == DIVERGED:
+            return Ending.DIVERGED
+        return Ending.COMPLETE if target is None and stand.reason == END_OF_LOG else None
 
     def _program_ended(self, moment: Moment, how: str) -> None:
         if moment < self._least:
@@ -210,15 +226,19 @@ class Runner:
         value = self._value(condition)[0] if condition else None
         return not condition or (value is not None and bool(truth(value)))
 
-    def _look_at_moment(self, target: Moment, stand: Stand, before: Moment | None) -> None:
+    def _look_at_moment(self, target: Moment, stand: Stand) -> None:
         if stand.moment == target:
             self._look(stand, lambda when: self._moment_of(when) == target)
             return
+        why = f"{target} does not exist in this run: the rank went from {self._before} to {stand.moment}"
+        self._not_recorded(target, why)
         for check in self._expects:
             if check.at is not None and self._moment_of(check.at) == target:
-                check.finding.fail(
-                    stand.moment, f"{target} does not exist in this run: the rank went from {before} to {stand.moment}"
-                )
+                check.finding.fail(stand.moment, why)
+
+    def _not_recorded(self, target: Moment, why: str) -> None:
+        missed = (record.name for record in self._script.record if self._moment_of(record.at) == target)
+        self._findings.notes += [f"{name} is not recorded: {why}" for name in missed]
 
     def _look(self, stand: Stand, due: Due, stop: str = "") -> None:
         """`stop`: the one that it stands at, where one was hit."""
@@ -281,6 +301,10 @@ class Runner:
 
 def _at(name: str) -> Due:
     return lambda when: when.moment is None and when.text == name
+
+
+def _is_past(target: Moment | None, stand: Stand) -> bool:
+    return target is not None and stand.position >= target
 
 
 def _is_assumed(value: Json | None) -> bool:

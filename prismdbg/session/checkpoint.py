@@ -11,10 +11,19 @@ from prismdbg.model.moment import Moment
 class Checkpoint:
     """Number 0 is the capsule's own origin, which takes no room here.
 
-    cost_s: what it took to make; of number 0, what the first start took.
+    cost_s: what it took to make; of number 0, what the first start took. side: which place of that moment
+    (`Stopped.side`); that of number 0 is not known.
     """
 
     number: int
     moment: Moment
     size_bytes: int
     cost_s: float
+    side: str = ""
+
+    @property
+    def position(self) -> Moment:
+        """As `Stopped.position` has it. What happens after a collective, before its first operator, is not at the
+        collective."""
+        at_collective = self.side in ("", "asked", "answered")
+        return self.moment if at_collective or self.moment.op else self.moment.behind

@@ -47,6 +47,11 @@ class Stopped:
         return "kind" in self.collective
 
     @property
+    def position(self) -> Moment:
+        """The moment, by which it is before or after other places."""
+        return self.moment.behind if self.reason == StopReason.EXCEPTION else self.moment
+
+    @property
     def side(self) -> str:
         """Two stops at one moment may lie before and after the answer, or later."""
         if self.reason == StopReason.EXCEPTION:
@@ -121,11 +126,12 @@ class ProgramRaised:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finished:
-    """The program ended by itself."""
+    """The program ended by itself. `hits`: what was noted on the way; an older rank does not tell them."""
 
     moment: Moment
     code: int
     tally: Json
+    hits: tuple[Json, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -331,7 +337,12 @@ def _parse(event: Json) -> Notice:
         case "all_compared":
             return AllCompared(moment=moment, tally=dict(event["tally"]))
         case "finished":
-            return Finished(moment=moment, code=int(event["code"]), tally=dict(event["tally"]))
+            return Finished(
+                moment=moment,
+                code=int(event["code"]),
+                tally=dict(event["tally"]),
+                hits=tuple(dict(hit) for hit in event.get("hits", ())),
+            )
         case "hit":
             return Hit(
                 moment=moment,

@@ -21,13 +21,13 @@ class Leg:
 def nearest(checkpoints: Sequence[Checkpoint], moment: Moment) -> Checkpoint:
     """The latest one at or before the moment; the origin where none is. The origin's own place shows nothing of its
     moment: it is taken only where nothing else lies at or before it."""
-    return max((c for c in checkpoints if c.number == 0 or c.moment <= moment), key=_order)
+    return max((c for c in checkpoints if c.number == 0 or c.position <= moment), key=_order)
 
 
 def way_to(checkpoints: Sequence[Checkpoint], moment: Moment) -> Leg:
     """To a moment, from a checkpoint at or before it."""
     start = nearest(checkpoints, moment)
-    there = start.number != 0 and start.moment == moment
+    there = start.number != 0 and start.position == moment
     return Leg(checkpoint=start.number, until=None if there else moment)
 
 
@@ -36,8 +36,8 @@ def windows(checkpoints: Sequence[Checkpoint], here: Moment, first: Moment | Non
 
     What happens at a checkpoint's own moment belongs to the window that ends there. `first`: nothing earlier matters.
     """
-    earlier = sorted((c for c in checkpoints if c.number == 0 or c.moment < here), key=_order)
-    ends = [c.moment for c in earlier[1:]] + [here]
+    earlier = sorted((c for c in checkpoints if c.number == 0 or c.position < here), key=_order)
+    ends = [c.position for c in earlier[1:]] + [here]
     legs = [Leg(checkpoint=c.number, until=end, note=True) for c, end in zip(earlier, ends, strict=True)]
     legs.reverse()
     if first is None:
@@ -63,4 +63,4 @@ def to_drop(
 
 def _order(checkpoint: Checkpoint) -> tuple[bool, Moment, int]:
     """The origin is the first, whatever moment it carries."""
-    return checkpoint.number != 0, checkpoint.moment, checkpoint.number
+    return checkpoint.number != 0, checkpoint.position, checkpoint.number

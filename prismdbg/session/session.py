@@ -135,6 +135,13 @@ class Session:
         """Where the rank stands now."""
         return self.last if self.phase is Phase.STOPPED else None
 
+    @property
+    def position(self) -> Moment:
+        """Where the rank stands, as `Stopped.position` has it. Where it has ended, hangs or was lost, that is behind
+        everything that is known of it."""
+        stop = self.stop
+        return stop.position if stop is not None else self.moment.end
+
     def named(self, notice: Notice) -> Notice:
         """With what its stops are: a number alone says little, and one that was to hit once is gone soon."""
         match notice:
@@ -259,7 +266,7 @@ class Session:
 
     def until(self, moment: Moment) -> Ask:
         self.require_stop()
-        if moment <= self.moment:
+        if moment <= self.position:
             raise UsageError(
                 f"{moment} is before here: the rank is at {self.moment}", hint=f"type `goto {moment}` to go back to it"
             )

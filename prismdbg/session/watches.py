@@ -64,7 +64,7 @@ class WatchList:
         digest = str(value.pop("digest", ""))
         before = self._digests.get(watch.number)
         self._digests[watch.number] = digest
-        changed = None if before is None or not digest else before != digest
+        changed = before != digest if before and digest else None
         shown = self._values.get(watch.number)
         self._values[watch.number] = value
         return Watched(number=watch.number, text=watch.text, value=value, changed=changed, before=shown)

@@ -244,14 +244,19 @@ class Breakpoints:
 
     def changed(self, one: Watched, lookup: Callable[[str], Any], frame: FrameType | None) -> bool:
         """Whether its expression has another value than when it was last seen. While it has none, nothing changes;
-        that it has one for the first time does count."""
+        that it has one for the first time does count. One of which no change can be seen is told."""
         assert one.expression is not None
-        try:
-            with quiet():
-                now = digest_of(evaluate(one.expression, environment_of(lookup, frame)))
-        except PrismError:
-            one.before = one.before or ABSENT
-            return False
+        with quiet():
+            try:
+                value = evaluate(one.expression, environment_of(lookup, frame))
+            except PrismError:
+                one.before = one.before or ABSENT
+                return False
+            try:
+                now = digest_of(value)
+            except UsageError as error:
+                self._failed(one, error)
+                return False
         before, one.before = one.before, now
         return bool(before) and before != now
 
@@ -260,6 +265,11 @@ class Breakpoints:
         for one in self.watched:
             if one.kind is BreakpointKind.CHANGE:
                 self.changed(one, lookup, frame)
+
+    def measure_nothing(self) -> None:
+        """As `measure`, before anything of the program is there."""
+        for one in self.watched:
+            one.before = ABSENT
 
     def holds(self, one: Watched, lookup: Callable[[str], Any], frame: FrameType | None) -> bool:
         """Whether its condition does, where it has one."""

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import array
+import collections
+import enum
 import hashlib
+import sys
 from collections.abc import Iterator
 from typing import Any
 
 import torch
 
 from prismdbg.errors import UsageError
-from prismdbg.expr.objects import builtin, elements, exactly, is_a, kind_name, size
+from prismdbg.expr.objects import SETS, builtin, elements, exactly, is_a, kind_name, size, static_attribute
 from prismdbg.rank.c10d import fingerprint
 from prismdbg.rank.c10d.sparse import dense_parts
 from prismdbg.rank.program.frames import tensors_in
@@ -17,12 +21,18 @@ from prismdbg.rank.program.tensor_parts import countable, is_readable, is_tensor
 
 MAX_PARTS = 100_000
 MAX_DEPTH = 8
+_BY_TEXT = (bool, int, float, complex, str, bytes, bytearray, type(None), range, torch.dtype, torch.device)
 
 
 def digest_of(value: Any) -> str:
-    """Numbers, texts and tensors by value, containers and modules by what they hold, anything else by its type."""
+    """Numbers, texts, tensors and arrays by value, containers and modules by what they hold, anything else in these by
+    its type. `UsageError` for anything else alone: it would never change."""
+    return _digest(_parts(value, 0))
+
+
+def _digest(parts: Iterator[str]) -> str:
     state = hashlib.blake2b(digest_size=8)
-    for count, part in enumerate(_parts(value, 0)):
+    for count, part in enumerate(parts):
         if count > MAX_PARTS:
             raise UsageError(f"this contains more than {MAX_PARTS} values", hint="watch a part of it")
         state.update(part.encode() + b"\0")
@@ -43,11 +53,36 @@ def _parts(value: Any, depth: int) -> Iterator[str]:
         for key, item in dict.items(value):
             yield from _parts(key, depth + 1)
             yield from _parts(item, depth + 1)
-    elif depth < MAX_DEPTH and is_a(value, (list, tuple)):
+    elif depth < MAX_DEPTH and is_a(value, (list, tuple, collections.deque)):
         yield f"list {size(value)}"
         for item in elements(value):
             yield from _parts(item, depth + 1)
-    elif exactly(value, (bool, int, float, complex, str, bytes, type(None))):
-        yield f"{type(value).__name__} {value!r}"
-    else:
+    elif depth < MAX_DEPTH and is_a(value, SETS):
+        yield f"set {size(value)}"
+        yield from sorted(_digest(_parts(item, depth + 1)) for item in elements(value))
+    elif depth < MAX_DEPTH and is_a(value, enum.Enum):
         yield kind_name(value)
+        yield from _parts(static_attribute(value, "value"), depth + 1)
+    elif exactly(value, _BY_TEXT):
+        yield f"{type(value).__name__} {value!r}"
+    elif is_a(value, array.array):
+        yield f"{array.array.typecode.__get__(value)} {array.array.tobytes(value)!r}"
+    elif (numbers := _of_numpy(value)) is not None:
+        yield numbers
+    elif depth:
+        yield kind_name(value)
+    else:
+        raise UsageError(
+            f"changes of a {kind_name(value)} cannot be seen",
+            hint="name a part of it that is a number, a text, a tensor, an array or a container",
+        )
+
+
+def _of_numpy(value: Any) -> str | None:
+    """An array's or a number's type and content; None for anything else, and for what holds objects."""
+    numpy = sys.modules.get("numpy")
+    kind = next((kind for kind in (numpy.ndarray, numpy.generic) if is_a(value, kind)), None) if numpy else None
+    if kind is None or (dtype := kind.dtype.__get__(value)).hasobject:
+        return None
+    content = hashlib.blake2b(kind.tobytes(value), digest_size=8).hexdigest()
+    return f"{dtype}{kind.shape.__get__(value)}{content}"

@@ -83,8 +83,12 @@ class Events:
 
     def answered(self) -> None:
         """The answer of the collective may be what is looked for."""
+        self.is_over(program_frame())
+
+    def is_over(self, frame: FrameType | None) -> None:
+        """What ran last has ended, also by an exception."""
         if self._writer is not None:
-            self._writer.look(self._writer.last, program_frame())
+            self._writer.look(self._writer.last, frame)
 
     def told(self) -> dict[str, Any]:
         """What a stop is told with."""

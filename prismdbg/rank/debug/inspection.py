@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
@@ -34,15 +35,21 @@ MAX_LINE = 400
 def evaluate_at(stop: Stop, text: str, frame: int = 0, digest: bool = False) -> dict[str, Any]:
     """The value of `text` as JSON. Names: the stop's own (input, out, op, ...), `local`, then the frame's.
 
-    digest: with one of the whole value, by which a change is seen.
+    digest: with one of the whole value, by which a change is seen, if it has one.
     """
 
     def rendered(value: Any, names: Names, expression: Expression) -> dict[str, Any]:
-        found = {**render(value), "digest": digest_of(value)} if digest else render(value)
+        found = {**render(value), **(_digest(value) if digest else {})}
         hidden = sorted(name for name in expression.names if name in stop.names and name in names.locals)
         return {**found, "hidden": hidden} if hidden else found
 
     return _answered(lambda: _evaluated(stop, text, frame, rendered))
+
+
+def _digest(value: Any) -> dict[str, str]:
+    with contextlib.suppress(UsageError):
+        return {"digest": digest_of(value)}
+    return {}
 
 
 def address_of(stop: Stop, text: str, frame: int = 0) -> dict[str, Any]:

@@ -101,6 +101,7 @@ class Replaying:
             self.agent.publish(**told)
         else:
             frame = innermost(error.__traceback__)
+            self.events.is_over(frame)
             at = self.counters.moment
             names = {"exception": error, "type": report["type"], "text": report["text"]}
             names |= {"step": at.step, "collective": at.collective, "moment": str(at), **line_of(frame)}
@@ -138,7 +139,11 @@ class Replaying:
                 self._check_state(COUNTER.step, at_exit=True)
             tracer.ended()
             self.agent.publish(
-                "finished", code=code, moment=str(self.counters.moment), tally=self.replayer.tally_json()
+                "finished",
+                code=code,
+                moment=str(self.counters.moment),
+                tally=self.replayer.tally_json(),
+                hits=list(self.gate.aim.noted),
             )
 
     def _check_state(self, step: int, at_exit: bool = False) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from prismdbg.expr.parser import parse
+from prismdbg.model.breakpoints import StopReason
 from prismdbg.protocol.values import group_to_json
 from prismdbg.protocol.wire import Message
 from prismdbg.rank.debug.gate import Stop
@@ -66,9 +67,11 @@ def _moving(replaying: Replaying) -> dict[str, Verb]:
     def resume(message: Message) -> Message:
         _take_end(replayer, message)
         replayer.measure.take(message)
-        stop = gate.current
-        if stop is not None and stop.frame is not None and not message.get("continued"):
-            gate.ask(lambda stop: replayer.halts.stops.measure(stop.names.__getitem__, stop.frame))
+        stop, stops = gate.current, replayer.halts.stops
+        if stop is not None and stop.reason == StopReason.START:
+            stops.measure_nothing()
+        elif stop is not None and stop.frame is not None and not message.get("continued"):
+            gate.ask(lambda stop: stops.measure(stop.names.__getitem__, stop.frame))
         gate.resume(message)
         return {}
 

@@ -11,12 +11,14 @@ import pytest
 import prismdbg
 from prismdbg.api import replay as api
 from prismdbg.api.replay import Replay
-from prismdbg.errors import UsageError
+from prismdbg.debugger.debugger import Debugger, Settings
+from prismdbg.errors import Divergence, RankLost, UsageError
 from prismdbg.model.moment import Moment
 from prismdbg.session import answers
 from prismdbg.session.answers import Phase
 from prismdbg.session.line import parse_line
-from prismdbg.session.notices import Stopped
+from prismdbg.session.notices import Notice, Stopped
+from tests.unit.simulated_rank import SimulatedRank
 
 
 class SimulatedDebugger:
@@ -101,3 +103,31 @@ def test_elements_of_a_tensor_that_are_not_finite_are_numbers() -> None:
 def test_a_nan_is_a_number_that_compares() -> None:
     nan = api._plain({"kind": "scalar", "type": "float", "value": "nan"})
     assert math.isnan(nan) and not nan < 10
+
+
+def replayed(**rank: Any) -> tuple[Replay, SimulatedRank]:
+    played, notices = SimulatedRank(**rank), list[Notice]()
+    debugger = Debugger(played, notices.append, recorded=played.moments, settings=Settings(bound_s=0.05))
+    debugger.begin()
+    return Replay(debugger, None, notices), played  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("line", ["continue_", "goto", "run_to", "next"])
+def test_a_rank_that_dies_has_come_nowhere(line: str) -> None:
+    rank, played = replayed()
+    rank.next()
+    played.kill()
+    with pytest.raises(RankLost, match=r"the rank was lost at 0\.1: the connection closed") as raised:
+        getattr(rank, line)(*(["3.1"] if line in ("goto", "run_to") else []))
+    assert raised.value.hint
+    assert rank.phase is Phase.LOST and rank.goto("0.2") == Moment(0, 2)
+
+
+def test_a_replay_that_diverges_on_the_way_has_not_come_to_its_moment() -> None:
+    rank, _ = replayed(diverges=True)
+    assert rank.continue_() == Moment(3, 3), "to the first divergence"
+    for go in (rank.goto, rank.run_to):
+        rank.goto("3.2")
+        with pytest.raises(Divergence, match=r"the replay diverged from the recording at 3\.3") as raised:
+            go("3.3")
+        assert raised.value.hint and rank.stop is not None and rank.stop.reason == "diverged"

@@ -17,27 +17,8 @@ from prismdbg.render.stop_text import checkpoint_text, stop_line
 from prismdbg.session import answers, notices
 from prismdbg.session.session import Phase
 from tests.only_forward import OnlyForward
+from tests.unit.debugger.bench import Bench
 from tests.unit.simulated_rank import SimulatedRank
-
-
-class Bench:
-    """A debugger, its rank, and what it told."""
-
-    def __init__(self, spacing_s: float = 1000.0, most: int = 24, **rank: Any) -> None:
-        self.rank = SimulatedRank(**rank)
-        self.told: list[notices.Notice] = []
-        settings = Settings(bound_s=0.05, spacing_s=spacing_s, most=most)
-        self.debugger = Debugger(self.rank, self.told.append, recorded=self.rank.moments, settings=settings)
-        self.debugger.begin()
-
-    def at(self, line: str) -> str:
-        """Where the rank stands after this line."""
-        answer = self.debugger.do(line)
-        assert isinstance(answer, answers.Arrived), answer
-        return str(answer.moment) if answer.stop is not None else str(answer.phase)
-
-    def of(self, kind: type) -> list[Any]:
-        return [notice for notice in self.told if isinstance(notice, kind)]
 
 
 def test_forwards_and_backwards_over_the_same_places() -> None:

@@ -73,7 +73,7 @@ def test_a_whole_script() -> None:
     read_ = script(WHOLE)
     assert (read_.time_limit, read_.run_to) == (Seconds(90.5), Moment(19, 10))
     first, second = read_.peers
-    assert (first.since, first.until, first.ranks) == (Moment(12, 1), Moment(13), (Count(1), Count(3)))
+    assert (first.since, first.until, first.ranks) == (Moment(12, 1), Moment(13, 1), (Count(1), Count(3)))
     assert (first.group, first.answer, first.seed) == ("dp", Answers.NOISE, Count(7))
     assert (second.since, second.late, second.answer) == (Moment(0), Seconds(2), None)
     loss, head = read_.stop_at

@@ -169,6 +169,50 @@ def test_a_moment_that_never_was() -> None:
     assert found.message == "1.7 does not exist in this run: the rank went from 0.0 to 2.1"
 
 
+@pytest.mark.parametrize(("at", "run_to"), [("2", "2.1"), ("2.1", "2"), ("2", "2"), ("end", "2")])
+def test_a_step_is_its_first_collective(at: str, run_to: str) -> None:
+    text = f"run_to: {run_to}\nexpect: [{{that: loss == 3, at: {at}}}]\nrecord: [{{name: l, value: loss, at: {at}}}]\n"
+    findings = carried_out(text)
+    assert (only(findings).outcome, only(findings).message, findings.reached) == (Outcome.HELD, "", Moment(2, 1))
+    assert [(str(record.moment), record.text) for record in findings.records] == [("2.1", "3")]
+
+
+def test_a_moment_that_was_come_to_on_the_way_to_one_that_never_was() -> None:
+    findings = carried_out("expect:\n - {that: loss > 0, at: 1.7}\n - {that: loss == 3, at: 2.1}\n")
+    assert [check.outcome for check in findings.checks] == [Outcome.FAILED, Outcome.HELD]
+
+
+@pytest.mark.parametrize(
+    ("at", "note"),
+    [
+        ("1.7", "l is not recorded: 1.7 does not exist in this run: the rank went from 0.0 to 2.1"),
+        ("8", "l is not recorded: the replay ended at 3.2, before 8.1"),
+        ("2.1", ""),
+    ],
+)
+def test_a_value_that_is_not_recorded_is_said(at: str, note: str) -> None:
+    findings = carried_out(f"run_to: 9\nrecord: [{{name: l, value: loss, at: {at}}}]\n")
+    assert findings.notes == ([note] if note else [])
+
+
+@pytest.mark.parametrize(("target", "goes_on_to"), [("2.1", "2.2"), ("2.0.5", "2.1"), ("2", "2.1")])
+def test_behind_an_exception_the_rank_goes_on_to_what_comes_next(target: str, goes_on_to: str) -> None:
+    """What lies behind it is not before it, whatever moment it is told with."""
+
+    asked: list[Moment | None] = []
+
+    class Raises(FakeRank):
+        def go(self, until: Moment | None) -> Stand:
+            asked.append(until)
+            return super().go(until)
+
+    raised = Moment(2, 0) if target != "2.1" else Moment(2, 1)
+    moments = tuple(sorted({*FakeRank.moments, raised}))
+    rank = Raises({raised: stops_at(str(raised), reason="exception")}, moments=moments)
+    carried_out(f"expect: [{{that: loss > 0, at: {target}}}]\n", rank)
+    assert str(asked[1]) == goes_on_to
+
+
 def test_a_check_at_the_end_is_at_b_or_where_the_script_ends() -> None:
     assert only(carried_out("expect:\n - {that: loss == 5, at: end}\n")).outcome is Outcome.HELD
     findings = carried_out("run_to: 2.2\nexpect:\n - {that: loss == 4, at: end}\n")

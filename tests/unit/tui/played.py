@@ -147,8 +147,8 @@ class PlayedTravel:
     def keep_origin(self) -> None:
         return None
 
-    def save(self, moment: Moment, number: int | None = None) -> Checkpoint:
-        made = Checkpoint(number=len(self._checkpoints), moment=moment, size_bytes=1 << 20, cost_s=0.2)
+    def save(self, moment: Moment, number: int | None = None, side: str = "") -> Checkpoint:
+        made = Checkpoint(number=len(self._checkpoints), moment=moment, size_bytes=1 << 20, cost_s=0.2, side=side)
         self._checkpoints.append(made)
         return made
 

@@ -1,0 +1,241 @@
+"""Ways back and searches from places that are no collective: an exception, the program's end, one between two
+collectives, one that is not answered."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from prismdbg.errors import UsageError
+from prismdbg.model.moment import Moment
+from prismdbg.session import answers
+from prismdbg.session.session import Phase
+from tests.unit.debugger.bench import Bench
+
+END_OF_LOG, EXCEPTION = "end of the log", "exception"
+
+
+def went(bench: Bench, *lines: str) -> list[tuple[str, str]]:
+    """Where each line came to, and why the rank stands there."""
+    found = []
+    for line in lines:
+        bench.at(line)
+        stop = bench.debugger.session.stop
+        found.append((str(stop.moment), stop.reason) if stop is not None else ("", str(bench.debugger.session.phase)))
+    return found
+
+
+def moments(bench: Bench, *lines: str) -> list[str]:
+    return [moment for moment, _ in went(bench, *lines)]
+
+
+def broken(what: str, *lines: str, **rank: Any) -> Bench:
+    bench = Bench(**rank)
+    bench.debugger.do(f"break {what}")
+    for line in lines:
+        bench.debugger.do(line)
+    return bench
+
+
+# the program's end
+
+
+@pytest.mark.parametrize("spaced", [0, 4])
+def test_back_from_the_programs_end_to_the_last_hit(spaced: int) -> None:
+    bench = broken("all_reduce", *["c"] * 5, spaced=spaced, spacing_s=0.0)
+    assert bench.debugger.session.phase is Phase.FINISHED
+    assert moments(bench, "rc", "rc") == ["3.2", "2.2"]
+
+
+def test_an_older_rank_does_not_tell_hits_at_its_end() -> None:
+    """Then the last one is looked for before the last checkpoint."""
+    assert moments(broken("all_reduce", *["c"] * 5, tells_hits=False), "rc") == ["0.2"]
+
+
+def test_back_to_the_last_allocation_before_the_programs_end() -> None:
+    bench = broken("allocation", "trace on", ops=2)
+    bench.debugger.do("delete 1")
+    bench.at("c")
+    bench.debugger.do("break allocation")
+    assert moments(bench, "rc", "rc", "rc") == ["3.3.2", "3.3.1", "3.2.2"]
+
+
+def test_a_rank_that_dies_again_shows_its_hits_up_to_the_last_place_known() -> None:
+    bench = broken("all_reduce", *["c"] * 5, dies=True)
+    assert bench.debugger.session.phase is Phase.LOST
+    assert moments(bench, "rc", "rc") == ["3.2", "2.2"]
+
+
+@pytest.mark.parametrize("line", ["rn", "reverse-step", "goto 3.3"])
+def test_back_from_an_end_after_an_optimizer_step(line: str) -> None:
+    bench = Bench(steps_last=True)
+    assert bench.at("c") == "finished" and bench.debugger.session.moment == Moment(4)
+    assert bench.at(line) == "3.3"
+
+
+def test_the_data_is_searched_where_the_program_has_ended_and_was_not_traced() -> None:
+    bench = Bench(steps_last=True, nan_from=Moment(3, 1))
+    bench.at("c")
+    found = bench.debugger.do("origin")
+    assert isinstance(found, answers.Originated) and found.seen_at == Moment(3, 1)
+
+
+# an exception
+
+
+@pytest.mark.parametrize("steps_last", [False, True])
+def test_back_from_an_exception_to_a_hit_at_the_last_collective(steps_last: bool) -> None:
+    bench = broken("barrier", *["c"] * 5, raises=True, steps_last=steps_last)
+    stop = bench.debugger.session.stop
+    assert stop is not None and stop.reason == EXCEPTION
+    assert moments(bench, "rc", "rc") == ["3.3", "2.3"]
+
+
+def test_back_from_an_exception_to_the_last_allocation() -> None:
+    bench = Bench(raises=True, ops=2)
+    bench.debugger.do("trace on")
+    bench.at("c")
+    bench.debugger.do("break allocation")
+    assert moments(bench, "rc", "rc", "rc") == ["3.3.2", "3.3.1", "3.2.2"]
+
+
+def test_back_from_the_end_to_an_exception() -> None:
+    bench = Bench(raises=True)
+    assert went(bench, "c", "c", "rc") == [("3.3", EXCEPTION), ("", "finished"), ("3.3", EXCEPTION)]
+
+
+@pytest.mark.parametrize("way", [("c",), ("goto 3.3", "step 5")], ids=["by continue", "by events"])
+def test_a_step_back_from_an_exception_is_to_the_last_event(way: tuple[str, ...]) -> None:
+    bench = Bench(raises=True, ops=2)
+    assert went(bench, *way)[-1] == ("3.3", EXCEPTION)
+    events = []
+    for _ in range(5):
+        bench.at("reverse-step")
+        stop = bench.debugger.session.stop
+        assert stop is not None
+        events.append((str(stop.moment), stop.event))
+    assert events == [("3.3.2", 4), ("3.3.2", 3), ("3.3.1", 2), ("3.3.1", 1), ("3.3", 0)]
+
+
+def test_several_steps_back_from_an_exception_at_once() -> None:
+    bench = Bench(raises=True, ops=2)
+    assert moments(bench, "c", "reverse-step 3", "c", "reverse-step 6") == ["3.3", "3.3.1", "3.3", "3.2.2"]
+
+
+def test_an_exception_and_its_collective_are_two_places() -> None:
+    bench = Bench(raises=True)
+    assert went(bench, "c", "goto 3.3", "c", "rn") == [
+        ("3.3", EXCEPTION),
+        ("3.3", "goto"),
+        ("3.3", EXCEPTION),
+        ("3.3", "reverse-next"),
+    ]
+
+
+def test_a_checkpoint_at_an_exception_is_none_of_its_collective() -> None:
+    bench = broken("barrier", *["c"] * 5, "checkpoint", raises=True)
+    assert went(bench, "rn", "c", "rc", "restart 2", "goto 3.2") == [
+        ("3.3", "reverse-next"),
+        ("3.3", EXCEPTION),
+        ("3.3", "stop"),
+        ("3.3", EXCEPTION),
+        ("3.2", "goto"),
+    ]
+
+
+def test_a_trace_from_an_exception_comes_back_to_it() -> None:
+    bench = Bench(raises=True, ops=2)
+    bench.at("c")
+    bench.debugger.do("trace on")
+    stop = bench.debugger.session.stop
+    assert stop is not None and (stop.reason, bench.rank.traced) == (EXCEPTION, True)
+
+
+# between collectives
+
+
+def test_back_from_between_collectives_does_not_run_past_here() -> None:
+    bench = broken("allocation", "trace on", ops=40)
+    bench.debugger.do("goto 1.2.30")
+    assert moments(bench, "rc", "rc") == ["1.2.29", "1.2.28"]
+    bench.rank.asked.clear()
+    bench.debugger.do("goto 1.2.30")
+    bench.debugger.do("rc")
+    runs = [asked for verb, asked in bench.rank.asked if verb == "resume" and asked["stops"] == "note"]
+    assert runs[-1]["events"] == {"until": "1.2.31"}
+
+
+def test_what_an_exception_behind_here_hits_is_not_past() -> None:
+    bench = broken("all_reduce", "trace on", raises=True, ops=2)
+    bench.debugger.do("goto 3.3.1")
+    assert went(bench, "rc") == [("3.2", "stop")]
+
+
+# searches
+
+
+WRITES = (Moment(1, 1, 1), Moment(3, 2, 2))
+
+
+def test_a_write_just_before_a_place_that_is_not_answered() -> None:
+    bench = Bench(ops=2, ends_log=True, writes=WRITES)
+    assert went(bench, "c") == [("3.3", END_OF_LOG)]
+    found = bench.debugger.do("who wrote x")
+    assert isinstance(found, answers.Wrote) and (found.moment, found.after) == (WRITES[1], Moment(3, 2))
+
+
+@pytest.mark.parametrize("steps_last", [False, True])
+def test_a_write_just_before_an_exception(steps_last: bool) -> None:
+    writes = (*WRITES, Moment(3, 3, 2))
+    bench = Bench(ops=2, raises=True, writes=writes, steps_last=steps_last)
+    bench.at("c")
+    found = bench.debugger.do("who wrote x")
+    assert isinstance(found, answers.Wrote) and (found.moment, found.after) == (writes[2], Moment(3, 3))
+    assert found.asked_at == (Moment(4) if steps_last else Moment(3, 3))
+
+
+def test_an_earlier_write_is_found_from_an_exception() -> None:
+    bench = Bench(ops=2, raises=True, writes=WRITES[:1])
+    bench.at("c")
+    found = bench.debugger.do("who wrote x")
+    assert isinstance(found, answers.Wrote) and found.moment == WRITES[0]
+
+
+def test_what_was_never_written_leaves_the_rank_at_its_exception() -> None:
+    bench = Bench(ops=2, raises=True)
+    bench.at("c")
+    with pytest.raises(UsageError, match=r"between the start moment and 3\.3$"):
+        bench.debugger.do("who wrote x")
+    stop = bench.debugger.session.stop
+    assert stop is not None and stop.reason == EXCEPTION
+
+
+@pytest.mark.parametrize("rank", [{"ends_log": True}, {"raises": True}], ids=[END_OF_LOG, EXCEPTION])
+def test_the_end_of_the_log_and_an_exception_are_no_write(rank: dict[str, bool]) -> None:
+    """They are noted on a way that leads over them."""
+    bench = Bench(ops=2, writes=WRITES[:1], **rank)
+    bench.debugger.do("trace on")
+    went(bench, "c", "c!") if "ends_log" in rank else went(bench, "c")
+    if bench.debugger.session.phase is Phase.FINISHED:
+        bench.at("rn")
+    found = bench.debugger.do("who wrote x")
+    assert isinstance(found, answers.Wrote) and found.moment == WRITES[0]
+
+
+@pytest.mark.parametrize(
+    ("rank", "nan_from", "question", "seen"),
+    [
+        ({"ends_log": True}, Moment(3, 2, 1), "origin x", "3.3"),
+        ({"ends_log": True}, Moment(3, 2, 1), "origin", "3.3"),
+        ({"raises": True}, Moment(3, 3), "origin x", "3.3"),
+        ({"raises": True, "steps_last": True}, Moment(4), "origin x", "4.0"),
+    ],
+)
+def test_a_nan_that_only_the_place_where_one_stands_shows(
+    rank: dict[str, bool], nan_from: Moment, question: str, seen: str
+) -> None:
+    bench = Bench(nan_from=nan_from, **rank)
+    bench.at("c")
+    found = bench.debugger.do(question)
+    assert isinstance(found, answers.Originated) and str(found.seen_at) == seen
