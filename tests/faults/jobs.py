@@ -150,12 +150,15 @@ def _settings(kind: Kind, signs: Path) -> dict[str, str]:
         # torchrun (torch 2.13) otherwise keeps its store over a restart, and gloo's ranks find the addresses of those
         # that are gone: a bare job then fails again or hangs, about once in six times.
         settings = {"FAIL_IN": str(kind.fails_in), "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
-    if kind.clock:
-        (signs / "clock").write_bytes(bytes(8))
-        library = signs / "clock.so"
-        subprocess.run(["g++", "-shared", "-fPIC", "-O1", "-o", library, HERE / "clock.cpp", "-ldl"], check=True)
-        settings |= {"LD_PRELOAD": str(library), "CLOCK_OFFSET_FILE": str(signs / "clock")}
-    return settings
+    return settings | (wall_clock(signs) if kind.clock else {})
+
+
+def wall_clock(folder: Path, ahead_s: int = 0) -> dict[str, str]:
+    """Variables that let a process have another one, which FOLDER/clock sets."""
+    (folder / "clock").write_bytes(ahead_s.to_bytes(8, sys.byteorder, signed=True))
+    library = folder / "clock.so"
+    subprocess.run(["g++", "-shared", "-fPIC", "-O1", "-o", library, HERE / "clock.cpp", "-ldl"], check=True)
+    return {"LD_PRELOAD": str(library), "CLOCK_OFFSET_FILE": str(folder / "clock")}
 
 
 @contextmanager

@@ -14,13 +14,15 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
 from chain import CLI, COMMAND_BOUND_S, Said
 from jobs import ROOT, Job, plain_environment
 from waiting import wait_for
+
+from tests.faults.jobs import wall_clock
 
 PORT = 29517  # in a network where nobody else is
 _PLACE = """
@@ -47,16 +49,19 @@ _numbers = itertools.count()
 
 @dataclass(frozen=True, kw_only=True)
 class Node:
-    """`first`: its process number 1, as it is here."""
+    """`first`: its process number 1, as it is here. `settings`: variables of its commands, which enter `entered`."""
 
     name: str
     address: str
     first: psutil.Process
     home: Path
+    settings: Mapping[str, str] = field(default_factory=dict)
+    entered: tuple[str, ...] = _ENTERED
 
     def line(self, command: Sequence[object]) -> list[str]:
-        entered = ["nsenter", "--target", str(self.first.pid), *_ENTERED, "--"]
-        return [*entered, "env", f"--chdir={ROOT}", *map(str, command)]  # who enters mounts is at their root
+        entered = ["nsenter", "--target", str(self.first.pid), *self.entered, "--"]
+        settings = [f"{name}={value}" for name, value in self.settings.items()]
+        return [*entered, "env", f"--chdir={ROOT}", *settings, *map(str, command)]  # who enters mounts is at their root
 
     def start(self, command: Sequence[object], output: Path) -> Job:
         """`output`: below what both nodes see. The streams are opened in the node: no checkpoint takes those of another
@@ -131,16 +136,24 @@ def why_impossible() -> str:
     return f"no namespaces with a network: {tried.stderr.strip()[:200]}" if tried.returncode else ""
 
 
+@functools.cache
+def has_time_namespaces() -> bool:
+    return subprocess.run(["unshare", "--time", "true"], capture_output=True, timeout=30, check=False).returncode == 0
+
+
 @contextmanager
-def two_nodes(home: Path) -> Iterator[tuple[Node, Node]]:
-    """`home`: the folder that both see, at the same path."""
+def two_nodes(home: Path, ahead_s: int = 0) -> Iterator[tuple[Node, Node]]:
+    """`home`: the folder that both see, at the same path. `ahead_s`: by how much the second one's clocks are ahead;
+    the monotonic one only where the kernel has time namespaces."""
     home.mkdir(parents=True, exist_ok=True)
+    settings = wall_clock(home, ahead_s) if ahead_s else {}
+    clocks = ("--time", f"--monotonic={ahead_s}", f"--boottime={ahead_s}") if ahead_s and has_time_namespaces() else ()
     holders: list[subprocess.Popen[str]] = []
     try:
         nodes = []
-        for number in (1, 2):
+        for number, own, time in ((1, {}, ()), (2, settings, clocks)):
             holder = subprocess.Popen(
-                [*_NEW_PLACE, "bash", "-c", _PLACE, "bash", f"n{number}", str(home)],
+                [*_NEW_PLACE, *time, "bash", "-c", _PLACE, "bash", f"n{number}", str(home)],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
@@ -151,7 +164,16 @@ def two_nodes(home: Path) -> Iterator[tuple[Node, Node]]:
             said = holder.stdout.readline()
             assert said == "ready\n", f"node n{number} was not made: {said}"
             (first,) = psutil.Process(holder.pid).children()
-            nodes.append(Node(name=f"n{number}", address=f"10.77.0.{number}", first=first, home=home))
+            nodes.append(
+                Node(
+                    name=f"n{number}",
+                    address=f"10.77.0.{number}",
+                    first=first,
+                    home=home,
+                    settings=own,
+                    entered=(*_ENTERED, *time[:1]),
+                )
+            )
         _connect(nodes[0], nodes[1])
         yield nodes[0], nodes[1]
     finally:

@@ -1,4 +1,4 @@
-"""A small training in whose step 5 one rank goes wrong: `goes_wrong_on_a_rank.py nan|hang RANK`."""
+"""A small training in whose step 5 one rank goes wrong: `goes_wrong_on_a_rank.py nan|hang|raise RANK`."""
 
 import sys
 import time
@@ -16,6 +16,8 @@ def batch(rank: int, step: int) -> torch.Tensor:
     if step == AT and rank == WHICH:
         if HOW == "hang":
             time.sleep(3600)
+        if HOW == "raise":
+            raise ValueError("no such record")
         data[0, 0] = float("nan")
     return data
 

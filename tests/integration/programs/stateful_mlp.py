@@ -19,6 +19,7 @@ parser.add_argument("--ahead", action="store_true", help="draw the data of the n
 parser.add_argument(
     "--weights-mib", type=int, default=0, help="received from rank 0, whole and in four parts, after what it tells"
 )
+parser.add_argument("--ring", action="store_true", help="pass data on to the next rank, and add that of the one before")
 parser.add_argument("--raise-at", type=int, default=-1)
 parser.add_argument("--nan-data-at", type=int, default=-1, help="a step: the last rank's data contain NaN in it")
 parser.add_argument("--nan-at", type=int, default=-1, help="rank 1 logs NaN in this step, and goes on")
@@ -45,6 +46,19 @@ model = DistributedDataParallel(
 optimizer = torch.optim.AdamW(model.parameters(), lr=told[0]["rate"])
 schedule = torch.optim.lr_scheduler.StepLR(optimizer, step_size=3, gamma=0.8)
 
+
+def with_the_one_before(data: torch.Tensor, step: int) -> torch.Tensor:
+    """Half of it by a batch of calls, half of it by single ones with tags."""
+    following, before = (rank + 1) % dist.get_world_size(), (rank - 1) % dist.get_world_size()
+    (first, second), (one, other) = data.chunk(2), torch.empty_like(data).chunk(2)
+    pair = [dist.P2POp(dist.isend, first, following), dist.P2POp(dist.irecv, one, before)]
+    works = dist.batch_isend_irecv(pair)
+    works += [dist.isend(second, following, tag=step % 2), dist.irecv(other, before, tag=step % 2)]
+    for work in works:
+        work.wait()
+    return data + torch.cat([one, other])
+
+
 registered = {"model": model.module if arguments.bare else model, "optimizer": optimizer, "schedule": schedule}
 registered.pop(arguments.unregistered, None)
 data = torch.randn(8, width) if arguments.ahead else None
@@ -56,7 +70,8 @@ for step in range(start, arguments.steps):
         data *= 1 + 2**-20
     if step == arguments.nan_data_at and rank == dist.get_world_size() - 1:
         data[0, 0] = float("nan")
-    loss = (model(data) - data.flip(0)).square().mean()
+    output = model(data)  # what is sent before the first forward pass belongs to the step before
+    loss = (output - (with_the_one_before(data, step) if arguments.ring else data).flip(0)).square().mean()
     if step == arguments.raise_at and rank == 1:
         raise ValueError(f"the loss is {loss.item():.6f}")
     optimizer.zero_grad()

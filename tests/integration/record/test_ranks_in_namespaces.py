@@ -12,15 +12,20 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import psutil
 import pytest
-from chain import PARTS, Recording, prismdbg, recording, watched_by
-from jobs import ROOT, forked
+from chain import PARTS, Recording, assert_identical, prismdbg, recording, replay, watched_by
+from jobs import ROOT, forked, plain_environment
 from waiting import wait_for
 
+from prismdbg.capsule.capsule_dir import Capsule
+from prismdbg.capsule.manifest import IncidentKind, Origin
 from prismdbg.jobs.injection import cache_dir
 from prismdbg.jobs.storage.ranks_alive import RankProcess
 
 pytestmark = pytest.mark.job
+STATEFUL = Path(__file__).parents[1] / "programs" / "stateful_mlp.py"
+NAN_AT = 10
 NAMED = ["sh", "-c", 'hostname box; exec "$@"', "sh"]
 PLACES = {
     "PID": ["unshare", "--user", "--pid", "--fork", "--mount-proc"],
@@ -80,6 +85,32 @@ def test_a_rank_in_namespaces_of_its_own_is_watched_and_not_promised(kind: str, 
         is_watched_and_lost(job)
 
 
+def has_state_capsules(place: list[str], home: Path) -> None:
+    """Its NaN is captured by the supervisor, and the rank by a command, from snapshots; both replay out here."""
+    job_line = forked(STATEFUL, "--steps", 1_000_000, "--rest-s", 0.25, "--nan-data-at", NAN_AT, ranks=2)
+    env = plain_environment(PYTHONPATH=str(ROOT / "examples" / "vendored"))
+    with recording([*place, *job_line], home, "--state-every", 8, env=env) as job:
+        job.wait_for(lambda: job.capsules, 120, "a capsule of the NaN")
+        assert RankProcess(job.run.latest(1)).pid not in (None, job.pid(1)), "in a PID namespace of its own"
+        said = prismdbg("capture", job.run.path, "--rank", 0, "-o", home / "taken")
+        assert said.code == 0, said.err
+        reached = job.step(0)
+        job.wait_for_step(0, reached + 4)
+    (incident,) = job.capsules
+    manifest = Capsule.open(incident).manifest
+    assert (manifest.origin, manifest.incident.kind, manifest.rank) == (Origin.STATE, IncidentKind.NAN, 1)
+    assert Capsule.open(home / "taken").manifest.origin is Origin.STATE
+    for capsule in (incident, home / "taken"):
+        assert_identical(replay(capsule), capsule)
+
+
+def test_a_rank_in_namespaces_of_its_own_is_captured_from_its_state(tmp_path: Path) -> None:
+    """PID, mount and user namespaces; no CRIU is needed."""
+    if why := cannot_be_made(PLACES["PID"]):
+        pytest.skip(why)
+    has_state_capsules(PLACES["PID"], tmp_path)
+
+
 @contextmanager
 def container(tmp_path: Path) -> Iterator[list[str]]:
     """Podman's, of this machine's programs, with a host name, a network and an own root. It goes with the test."""
@@ -103,6 +134,14 @@ def container(tmp_path: Path) -> Iterator[list[str]]:
             subprocess.run(
                 [*podman, "rm", "--force", "--time", "0", name], capture_output=True, timeout=60, check=False
             )
+            wait_for(lambda: not is_named_by_a_process(short), 60, "podman, which tidies up, to end")
+            for place in [one.mountpoint for one in psutil.disk_partitions(all=True) if short in one.mountpoint]:
+                subprocess.run(["umount", "--lazy", place], check=False)  # left where its client was killed
+
+
+def is_named_by_a_process(folder: str) -> bool:
+    lines = (process.info["cmdline"] or () for process in psutil.process_iter(["cmdline"]))
+    return any(folder in word for line in lines for word in line)
 
 
 @pytest.mark.criu
@@ -115,3 +154,12 @@ def test_a_rank_in_a_container_is_watched_and_not_promised(tmp_path: Path) -> No
         with recorded(place, tmp_path) as job:
             is_refused_before(job, "PID", tmp_path)
             is_watched_and_lost(job)
+
+
+@pytest.mark.skipif(shutil.which("podman") is None, reason="podman is not installed")
+@pytest.mark.skipif(os.geteuid() != 0, reason="the container sees folders of root")
+def test_a_rank_in_a_container_is_captured_from_its_state(tmp_path: Path) -> None:
+    with container(tmp_path) as place:
+        if why := cannot_be_made(place):
+            pytest.skip(why)
+        has_state_capsules(place, tmp_path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,14 +12,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from chain import assert_identical
+from chain import assert_identical, prismdbg
 from jobs import Job
-from two_nodes import Node, job_line, record_line, torchrun_line, two_nodes, why_impossible
+from two_nodes import (
+    Node,
+    has_time_namespaces,
+    job_line,
+    record_line,
+    torchrun_line,
+    two_nodes,
+    why_impossible,
+)
 from waiting import wait_for
 
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.log.events import StepMark
-from prismdbg.capsule.log.reader import LogReader
+from prismdbg.capsule.log.reader import LogReader, read_log
 from prismdbg.jobs.storage.job_nodes import node_of, supervisor_report
 from prismdbg.jobs.storage.run_folder import RunFolder
 
@@ -28,6 +37,8 @@ pytestmark = [
 ]
 BOUND_S = 180.0
 JOBS = Path(__file__).parents[1] / "node_jobs"
+AHEAD_S = 37
+needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="what sets a node's clock ahead needs g++")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,10 +98,10 @@ class OnTwo:
 
 
 @contextmanager
-def on_two_nodes(home: Path, job: list[str], *options: object, run: str = "run") -> Iterator[OnTwo]:
-    """`run`: below `home / "shared"`, which both nodes see."""
+def on_two_nodes(home: Path, job: list[str], *options: object, run: str = "run", ahead_s: int = 0) -> Iterator[OnTwo]:
+    """`run`: below `home / "shared"`, which both nodes see. `ahead_s`: as that of `two_nodes`."""
     shared = home / "shared"
-    with two_nodes(shared) as nodes:
+    with two_nodes(shared, ahead_s) as nodes:
         line = record_line(shared / run, job, *options)
         parts = tuple(node.start(line, shared / f"{node.name}.txt") for node in nodes)
         try:
@@ -136,6 +147,65 @@ def test_a_nan_of_one_node_becomes_one_capsule_that_any_node_replays(tmp_path: P
             verdict = node.prismdbg("replay", capsule, "--runtime", "local", "--json")
             assert verdict.code == 0, verdict.err
             assert_identical(verdict.json, Path(capsule))
+
+
+def are_ahead(two: OnTwo, seconds: int) -> None:
+    """Of node n2, in the logs of its ranks."""
+    here, there = (read_log(two.run.latest(rank)) for rank in (0, 3))
+    apart_ns = [log.collectives[0].time_created_ns for log in (there, here)]
+    assert node_of(two.run.latest(3)) == "n2"
+    assert abs(apart_ns[0] - apart_ns[1] - seconds * has_time_namespaces() * 1e9) < 10e9
+    assert abs(apart_ns[0] + there.wall_offset_ns - apart_ns[1] - here.wall_offset_ns - seconds * 1e9) < 10e9
+
+
+@needs_compiler
+def test_a_nan_of_a_node_whose_clocks_are_ahead(tmp_path: Path) -> None:
+    """Each node tells the same of a job that runs, and none takes the other one for silent."""
+    told = tmp_path / "shared" / "told"
+    told.mkdir(parents=True)
+    job = job_line(JOBS.with_name("chain_jobs") / "until_told.py", told, 0.05, 3)
+    with on_two_nodes(tmp_path, job, "--window", "all", ahead_s=AHEAD_S) as two:
+        two.wait_for(lambda: two.step(0) > 3 and two.step(3) > 3, "four steps")
+        (told / "nan").touch()
+        two.wait_for(lambda: supervisor_report(two.run)["capsules"], "a capsule", 60)
+        are_ahead(two, AHEAD_S)
+        (incident,) = supervisor_report(two.run)["incidents"]
+        assert (incident["kind"], incident["ranks"], incident["node"]) == ("nan", [3], "n2"), incident
+        (capsule,) = two.run.capsules.iterdir()
+        assert Capsule.open(capsule).manifest.rank == 3
+        for node in two.nodes:
+            status = node.prismdbg("status", two.run.path, "--json").json
+            assert {one["node"]: one["state"] for one in status["nodes"]} == {"n1": "running", "n2": "running"}
+            why = node.prismdbg("why", two.run.path).out
+            assert why.startswith("certain: rank 3 sent the first NaN") and "node n2: rank 3" in why, why
+            assert "heartbeat" not in why, why
+        two.end_at(two.step(0) + 20)
+        assert two.end() == (0, 0), two.output
+        assert supervisor_report(two.run)["problems"] == []
+
+
+@needs_compiler
+def test_an_exception_of_a_node_whose_clocks_are_ahead(tmp_path: Path) -> None:
+    """By its clocks it comes after the errors that the other node's ranks have of it."""
+    job = job_line(JOBS / "goes_wrong_on_a_rank.py", "raise", 3)
+    with on_two_nodes(tmp_path, job, "--window", "all", ahead_s=AHEAD_S) as two:
+        assert 0 not in two.end(), two.output
+        are_ahead(two, AHEAD_S)
+        for node in two.nodes:
+            why = node.prismdbg("why", two.run.path).out
+            assert why.startswith("certain: rank 3 raised ValueError: no such record"), why
+            assert "ranks 0, 1 and 2 failed after it" in why, why
+
+
+@needs_compiler
+def test_a_straggler_of_a_node_whose_clocks_are_behind(tmp_path: Path) -> None:
+    job = job_line(JOBS.with_name("chain_jobs") / "sleeps.py")
+    with on_two_nodes(tmp_path, job, ahead_s=-AHEAD_S) as two:
+        assert two.end() == (0, 0), two.output
+        are_ahead(two, -AHEAD_S)
+        for node in two.nodes:
+            (late,) = node.prismdbg("why", two.run.path, "--json").json["verdicts"]
+            assert (late["kind"], late["ranks"]) == ("straggler", [3]), late
 
 
 @pytest.mark.parametrize("local", ["none", "/tmp"])
@@ -194,6 +264,7 @@ def test_a_job_that_torchrun_restarts_on_both_nodes_has_logs_of_each_attempt(tmp
 
 @pytest.mark.criu
 def test_a_rank_is_captured_from_the_other_node(two: OnTwo, tmp_path: Path) -> None:
+    """And from a place that is no node of the job, as a login node is: this process has other namespaces."""
     there, here = two.of_rank(3)
     capsule = two.run.path.parent / "taken"
     reach = {rank["folder"]: rank for rank in here.prismdbg("doctor", "--job", two.run.path, "--json").json["ranks"]}
@@ -203,6 +274,10 @@ def test_a_rank_is_captured_from_the_other_node(two: OnTwo, tmp_path: Path) -> N
     assert said.code == 0, f"{said.err}\n{two.output}"
     assert f"node {there.name}: rank 3: checkpoint of" in said.err, said.err
     assert list(two.run.requests.iterdir()) == [] and list(two.run.capsules.iterdir()) == []
+    outside = capsule.with_name("outside")
+    said = prismdbg("capture", two.run.path, "--rank", 3, "--window", 2, "-o", outside)
+    assert said.code == 0 and f"node {there.name}: rank 3: checkpoint of" in said.err, f"{said.err}\n{two.output}"
+    assert Capsule.open(outside).manifest.moment_b > Capsule.open(capsule).manifest.moment_b
     reached = two.step(3)
     two.wait_for(lambda: two.step(3) > reached, "the job to go on")
 

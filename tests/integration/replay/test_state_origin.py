@@ -8,7 +8,7 @@ from dataclasses import replace as changed
 from pathlib import Path
 
 import pytest
-from chain import CLI, assert_identical, prismdbg, recording, replay
+from chain import CLI, assert_identical, prismdbg, recording, replay, span
 from jobs import EXAMPLES, ROOT, Ended, Recorded, forked, plain_environment, recorded_by_command_line, run
 
 from prismdbg.capsule import layout
@@ -70,6 +70,20 @@ def test_the_module_that_ddp_wraps_may_be_registered_instead(tmp_path: Path) -> 
     assert_identical(replay(capsule), capsule)
     verified = prismdbg("verify", made.run.path, "--state", "--steps", 2, "--runtime", "local")
     assert verified.code == 0, verified.out + verified.err
+
+
+@pytest.mark.parametrize("kernels", [(), ("--python-kernels",)], ids=["native", "python"])
+def test_messages_between_ranks_are_counted_on_from_the_snapshot(kernels: tuple[str, ...], tmp_path: Path) -> None:
+    """Of each peer and tag: an answer is found, and what is sent is compared, by its number."""
+    made = recorded_by_command_line(job("--ring"), tmp_path / "run", "--state-every", str(EVERY), *kernels, env=HOOKS)
+    assert made.ended.code == 0, made.ended.output
+    capsule = captured(made, 1, tmp_path)
+    messages = [record for record in span(capsule) if record.is_p2p]
+    kinds = {(record.op, record.identity.tag) for record in messages}
+    assert kinds == {("send", 0), ("send", 1), ("recv_", 0), ("recv_", 1)}
+    assert all(record.identity.seq > 0 for record in messages)
+    assert all(record.fingerprint is not None for record in messages if record.op == "send")
+    assert_identical(replay(capsule), capsule)
 
 
 def test_a_larger_window_begins_at_the_older_snapshot(recorded: Recorded, tmp_path: Path) -> None:
