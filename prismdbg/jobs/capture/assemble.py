@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
@@ -32,7 +33,7 @@ from prismdbg.capsule.log.reader import event_segments
 from prismdbg.capsule.manifest import OLDEST_READER, OLDEST_WITH_STATE, Incident, Manifest, Origin
 from prismdbg.capsule.rank_json import RankJson, required, variables_of
 from prismdbg.capsule.state_snapshot import PROLOGUE
-from prismdbg.capsule.transfer import Transfer
+from prismdbg.capsule.transfer import FILE_MODE, Transfer
 from prismdbg.checkpoint import choice
 from prismdbg.checkpoint.engine import OpenFile
 from prismdbg.errors import CapsuleError, NotReplayable
@@ -137,8 +138,7 @@ def assemble(parts: Ingredients) -> Capsule:
         _add_stacks(writer, parts)
         writer.add_bytes(layout.ENVIRONMENT, checked_json.dumps(environment.to_json(), indent=None))
         writer.add_bytes(layout.RANK_PACKAGE, rank_package.pack(parts.run.inject / "prismdbg"))
-        if parts.images is not None:
-            writer.add_checkpoint(parts.images, Transfer.LINK if parts.keep_images else Transfer.MOVE)
+        _add_images(writer, parts)
         left_out = "" if parts.log_only else _add_memory(writer, parts, recorded)
         add_telemetry(writer, parts.run, parts.folder, recorded.log)
         elsewhere = _NO_PROGRAMS if lacking and not is_here else ""
@@ -242,6 +242,18 @@ def _add_stacks(writer: CapsuleWriter, parts: Ingredients) -> None:
     of_it = TRAITS[parts.incident.kind].takes_stacks
     if of_it and (taken := last_stacks(parts.run, attempt_of(parts.folder.name))):
         writer.add_json(layout.STACKS, taken.to_json())
+
+
+def _add_images(writer: CapsuleWriter, parts: Ingredients) -> None:
+    """Images that stay are linked, which costs nothing, once they have the mode of a capsule's files: CRIU lets others
+    read them."""
+    if parts.images is None:
+        return
+    for path in parts.images.rglob("*") if parts.keep_images else ():
+        if path.is_file() and not path.is_symlink():
+            with suppress(OSError):  # another user's are copied
+                path.chmod(FILE_MODE)
+    writer.add_checkpoint(parts.images, Transfer.LINK if parts.keep_images else Transfer.MOVE)
 
 
 def _add_memory(writer: CapsuleWriter, parts: Ingredients, recorded: _Recorded) -> str:

@@ -142,6 +142,12 @@ def test_a_file_arrives_with_its_hash_and_mode(tmp_path: Path, how: Transfer) ->
         assert stat.S_IMODE(source.stat().st_mode) == 0o644
 
 
+def test_a_file_that_has_the_mode_already_is_linked(tmp_path: Path) -> None:
+    transfer.write_new(tmp_path / "source", b"x")
+    transfer.bring(tmp_path / "source", tmp_path / "target", Transfer.LINK)
+    assert (tmp_path / "target").samefile(tmp_path / "source")
+
+
 def test_zeros_take_no_room(tmp_path: Path) -> None:
     source = tmp_path / "source"
     source.write_bytes(bytes(8 << 20))

@@ -7,6 +7,7 @@ import platform
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from capsules import STARTED
@@ -309,3 +310,26 @@ def test_that_a_rank_read_more_files_than_are_noted_is_said(
     )
     said = "the rank read more than 2 files: the capsule knows of none of the later"
     assert (said in capsule.manifest.notes) is (count == 2)
+
+
+def test_the_images_of_a_checkpoint_that_stays_are_linked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They may be as large as the machine's memory. CRIU makes them readable for others, a capsule's files are not."""
+    run = run_folder(tmp_path / "run")
+    images = run.checkpoints / "0" / "0.1" / "images"
+    (images / "gpu").mkdir(parents=True)
+    pages = [images / "pages-1.img", images / "gpu" / "pages-1.img"]
+    for path in pages:
+        path.write_bytes(b"memory")
+        path.chmod(0o644)
+    engine = SimpleNamespace(read=lambda images: SimpleNamespace(files=[]))
+    monkeypatch.setattr(assemble_module.choice, "find", lambda: engine)
+    capsule = assemble(
+        Ingredients(
+            run=run, folder=run.ranks / "0", output=tmp_path / "capsule", origin=Origin.IMAGE,
+            incident=Incident(kind=IncidentKind.REQUEST, text="by hand"), images=images, keep_images=True,
+        )
+    )  # fmt: skip
+    for path in pages:
+        in_capsule = capsule.path / layout.CHECKPOINT / path.relative_to(images)
+        assert in_capsule.samefile(path) and path.stat().st_nlink == 2
+        assert path.stat().st_mode & 0o777 == 0o600
