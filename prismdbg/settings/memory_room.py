@@ -14,13 +14,17 @@ _V2 = ("memory.max", "memory.current", "inactive_file")
 
 def room_bytes(pid: int, root: Path = ROOT) -> int:
     """Of the least room among the machine and the process's control groups; `OSError` where the kernel says neither."""
-    return min([_available_bytes(), *_rooms(pid, root)])
+    rooms = [*_available_bytes(), *_rooms(pid, root)]
+    if not rooms:
+        raise OSError(f"{_MACHINE} has no MemAvailable, and no control group of process {pid} has a limit")
+    return min(rooms)
 
 
-def _available_bytes() -> int:
-    """What can be taken without swapping, as the kernel estimates it; given in KiB."""
-    line = next(line for line in _MACHINE.read_text().splitlines() if line.startswith("MemAvailable:"))
-    return int(line.split()[1]) * 1024
+def _available_bytes() -> Iterator[int]:
+    """What can be taken without swapping, as the kernel estimates it in KiB; nothing where it does not."""
+    for line in _MACHINE.read_text().splitlines():
+        if line.startswith("MemAvailable:"):
+            yield int(line.split()[1]) * 1024
 
 
 def _rooms(pid: int, root: Path) -> Iterator[int]:

@@ -37,3 +37,18 @@ def test_the_tightest_control_group_counts(tmp_path: Path, version: int, monkeyp
     assert memory_room.room_bytes(1, tmp_path / "cgroup") == 350
     (top / "job" / names[0]).write_text("800")
     assert memory_room.room_bytes(1, tmp_path / "cgroup") == 150
+
+
+def test_a_kernel_that_does_not_say_what_is_available_leaves_the_control_groups(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine, group = tmp_path / "meminfo", tmp_path / "cgroup" / "job"
+    machine.write_text("MemTotal:       24684164 kB\nMemFree:         8474648 kB\n")
+    monkeypatch.setattr(memory_room, "_MACHINE", machine)
+    monkeypatch.setattr(memory_room, "lines_of", lambda pid: ["0::/job"])
+    with pytest.raises(OSError, match="MemAvailable"):
+        memory_room.room_bytes(1, tmp_path / "cgroup")
+    group.mkdir(parents=True)
+    for name, text in (("memory.max", "1000"), ("memory.current", "700"), ("memory.stat", "inactive_file 50\n")):
+        (group / name).write_text(text)
+    assert memory_room.room_bytes(1, tmp_path / "cgroup") == 350
