@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -23,8 +24,10 @@ from prismdbg.jobs.storage.zstd_frames import ends_early
 from prismdbg.model.meanwhile import one_by_one
 from prismdbg.model.plurals import counted
 from prismdbg.runtime import foreign_files
+from prismdbg.settings.process_stat import seconds_since, start_ticks
 
 _RUN_FIELDS = frozenset({"command", "started_wall_ns"})  # of every run, and of few other files called run.json
+_CLOCK_S = 1.0  # by which two clocks may differ
 DEPTH = 3  # how far below the given folder runs and capsules are looked for
 
 
@@ -192,7 +195,19 @@ def is_recording(run: RunFolder, supervisor: Mapping[str, Any]) -> bool:
 def _processes(run: RunFolder) -> list[Mapping[str, Any]]:
     """Its supervisor and its ranks, as they describe themselves."""
     ranks = (read_json(folder / "rank.json") for folder in run.rank_folders())
-    return [process for process in (read_json(run.run_json).get("supervisor", {}), *ranks) if "pid" in process]
+    return [process for process in (_supervisor(read_json(run.run_json)), *ranks) if "pid" in process]
+
+
+def _supervisor(info: dict[str, Any]) -> dict[str, Any]:
+    """As it describes itself in run.json. Of an older version only its number is known: that of a process which began
+    before the run, unless it was used again."""
+    described: dict[str, Any] = info.get("supervisor", {})
+    if described or "supervisor_pid" not in info:
+        return described
+    ticks = start_ticks(info["supervisor_pid"])
+    began_s = time.time() - seconds_since(ticks)
+    is_it = began_s <= info.get("started_wall_ns", 0) / 1e9 + _CLOCK_S
+    return {"pid": info["supervisor_pid"], "started_ticks": ticks} if is_it else {}
 
 
 def _may_record_unseen(run: RunFolder, supervisor: Mapping[str, Any]) -> bool:

@@ -41,6 +41,7 @@ class RunJson(TypedDict, total=False):
     restart: Count
     started_wall_ns: Count
     supervisor: ProcessJson
+    supervisor_pid: Count  # of older versions, in its place
     emulated: EmulatedJson | None
 
 

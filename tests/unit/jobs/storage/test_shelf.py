@@ -144,6 +144,25 @@ def test_a_living_rank_keeps_its_run(tmp_path: Path) -> None:
         inventory.remove(run)
 
 
+@pytest.mark.parametrize(("started_s", "lives"), [(0.0, True), (-1e6, False)])
+def test_a_living_supervisor_of_which_a_run_has_only_the_number_keeps_it(
+    tmp_path: Path, started_s: float, lives: bool
+) -> None:
+    """As older versions wrote it. A process that began after the run has used the number again."""
+    run = make_run(tmp_path / "run")
+    info = {"command": ["train.py"], "started_wall_ns": time.time_ns() + int(started_s * 1e9)}
+    (run / "run.json").write_text(json.dumps(info | {"supervisor_pid": os.getpid()}))
+    assert inventory.living_processes(RunFolder(run)) == ([os.getpid()] if lives else [])
+    assert inventory.is_recording(RunFolder(run), {}) is lives
+    if lives:
+        with pytest.raises(UsageError, match=f"process {os.getpid()}"):
+            inventory.remove(run)
+    assert run.exists()
+    (run / "run.json").write_text(json.dumps(info | {"supervisor_pid": 1 << 30}))
+    inventory.remove(run)
+    assert not run.exists()
+
+
 def item(number: int, size: int, kind: ItemKind = ItemKind.CAPSULE) -> Item:
     return Item(kind=kind, path=Path(f"/{number}"), size_bytes=size, created_ns=number, text="")
 
