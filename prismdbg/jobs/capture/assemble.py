@@ -58,7 +58,7 @@ from prismdbg.jobs.storage.kept_stacks import last_stacks
 from prismdbg.jobs.storage.peak import peak_of
 from prismdbg.jobs.storage.run_environment import environment_of
 from prismdbg.jobs.storage.run_folder import RunFolder, attempt_of, read_json
-from prismdbg.log.columns import read_beginning, read_whole
+from prismdbg.log.columns import NOT_ENDED, LogColumns, read_beginning, read_whole
 from prismdbg.log.folding import split_before
 from prismdbg.log.rank_log import rank_log, read_log
 from prismdbg.log.summary import preface_of_capsule
@@ -380,18 +380,32 @@ def _size_bytes(file: OpenFile) -> int:
 
 
 def kept_from_the_start(folder: Path) -> bool:
-    """Payloads were kept since the first collective. A byte limit drops the oldest first, so the first one tells; it is
-    nearly always in the first segment."""
+    """Payloads were kept since the first collective. A byte limit drops the oldest first, so the first segment with a
+    payload tells. One payload does not: before a restore point, larger ones go before small ones."""
     if [number for number, _ in event_segments(folder)][:2] not in ([0], [0, 1]):
         return False  # older ones were dropped
     for read in (read_beginning, read_whole):
-        log = rank_log(read(folder))
-        if log.dropped:
+        columns = read(folder)
+        log, alike = rank_log(columns), _one_of_each_kind(columns)
+        kept = {number for number in alike if (folder / fmt.payload_segment(number)).exists()}
+        without = [row for number, rows in alike.items() if number not in kept for row in rows]
+        if log.dropped or any(needs_payload(log.collectives[row], log) for row in without):
             return False
-        first = next((record for record in log.collectives if needs_payload(record, log)), None)
-        if first is not None:
-            return first.payload is not None and (folder / fmt.payload_segment(first.payload.segment)).exists()
-    return len(log.collectives) > 0
+        if kept:
+            return True
+    return len(columns) > 0
+
+
+def _one_of_each_kind(columns: LogColumns) -> dict[int, list[int]]:
+    """By payload segment, -1 where there is none: rows of which `needs_payload` may not say the same. Asking it of each
+    row of a long log takes seconds."""
+    is_open, alone = columns.ended_ns == NOT_ENDED, columns.synthesized * (1 + columns.record_id)
+    told = (columns.payload_segment, columns.op, columns.group, columns.root, columns.tensors, columns.failed)
+    kinds = zip(*(column.tolist() for column in (*told, is_open, alone)), strict=True)
+    rows: dict[int, list[int]] = {}
+    for kind, row in {kind: row for row, kind in enumerate(kinds)}.items():
+        rows.setdefault(kind[0], []).append(row)
+    return rows
 
 
 def _manifest(parts: Ingredients, recorded: _Recorded, whole_from: Moment) -> Manifest:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from capsules import MANIFEST, make_capsule
 from incident_run import write_run
-from tiny_log import TinyLog, write_training
+from tiny_log import FLOATS, TinyLog, write_training
 
 from prismdbg.capsule import capsule_dir
 from prismdbg.capsule.capsule_dir import Capsule
@@ -366,3 +366,26 @@ def test_what_was_kept_from_the_start_is_seen_in_the_first_segment_that_needs_it
     assert kept_from_the_start(tmp_path) is (first == 0)
     (tmp_path / fmt.event_segment(1)).unlink()
     assert not kept_from_the_start(tmp_path)
+
+
+SMALL, LARGE = 0, 1  # payload segments of before a restore point
+
+
+@pytest.mark.parametrize(
+    ("large", "is_there", "kept"), [(True, True, True), (True, False, False), (False, True, False), (None, True, True)]
+)
+def test_small_payloads_of_before_a_restore_point_do_not_tell_for_larger_ones(
+    tmp_path: Path, large: bool | None, is_there: bool, kept: bool
+) -> None:
+    """They outlive them. large: whether the larger one has a payload, None where it received nothing."""
+    log = TinyLog(tmp_path)
+    log.group("0", (0, 1), "default_pg")
+    for nth, segment in enumerate([SMALL, LARGE, SMALL], 1):
+        received_nothing = segment == LARGE and large is None
+        record = log.issue(0, nth, outputs=() if received_nothing else (FLOATS,))
+        flags = fmt.CompleteFlag.PAYLOAD if segment == SMALL or large else 0
+        body = fmt.COMPLETE.pack(record, 3000, 0, 16, segment, -1, fmt.Status.OK, flags, 0, 0)
+        log.append(fmt.Kind.COMPLETE, body)
+    for segment in (SMALL, LARGE) if is_there else (SMALL,):
+        (tmp_path / fmt.payload_segment(segment)).touch()
+    assert kept_from_the_start(tmp_path) is kept
