@@ -152,7 +152,7 @@ class CheckpointKeeper:
 
     @property
     def asked_for(self) -> tuple[Checkpoint, ...]:
-        """Those that a person wants, ascending by moment."""
+        """Those that a person wants, ascending by position."""
         return tuple(kept for kept in self._travel.checkpoints if kept.number in self._asked_for)
 
     def forget_all(self) -> None:

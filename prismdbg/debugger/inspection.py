@@ -59,7 +59,7 @@ class Inspection:
         session = self._session
         stop = session.arrives(stops)
         if stop is not None:
-            session.visits.arrive(stop.moment)
+            session.visits.arrive(stop.position)
         can_look = stop is not None and stop.reason != StopReason.PARKED
         watched = tuple(self.watched(watch) for watch in session.watches.all) if can_look else ()
         return answers.Arrived(
@@ -158,7 +158,7 @@ class Inspection:
             tally=tally,
             stop=session.stop,
             finished=session.finished if session.phase is Phase.FINISHED else None,
-            visited=session.visits.moments,
+            visited=tuple(place.told for place in session.visits.moments),
         )
 
     def _moved(self, outwards: int) -> Answer:

@@ -49,7 +49,7 @@ class Routes:
         session = self._session
         first = min((kept.moment for kept in self._driver.travel.checkpoints), default=Moment(0))
         known = (*session.recorded[-1:], session.moment, *session.visits.moments)
-        last = max(known)
+        last = max(known).told
         spans = f"this replay goes from {first} to {last}"
         if moment < first and not (moment.step == first.step and not moment.collective):
             raise UsageError(
@@ -84,7 +84,14 @@ class Routes:
         return False
 
     def _back_to_last_collective(self) -> None:
-        last = self.last_hit(self.here(), [ANY_COLLECTIVE])
+        """The last recorded one, unless the rank issued others."""
+        here, session = self.here(), self._session
+        recorded = () if session.left_recording else session.recorded
+        if last_recorded := max((at for at in recorded if at < here), default=None):
+            self.back_to(last_recorded)
+            if session.position == last_recorded:
+                return
+        last = self.last_hit(here, [ANY_COLLECTIVE])
         if last is None:
             self._driver.return_to(0)
         else:
@@ -172,7 +179,7 @@ class Routes:
                 with self._driver.checkpoints.coming_to_one():
                     self._on_to(checkpoint.position)
                 stop = self._session.stop
-                if stop is None or stop.position != checkpoint.position:
+                if stop is None or not checkpoint.is_at(stop.position):
                     why = f"the rank reached {self._session.moment} instead"
                     return
                 self._driver.checkpoints.save(stop.moment, stop.side, asked=True, number=checkpoint.number)
@@ -215,17 +222,18 @@ class Routes:
         finish: Json | None = None,
         *,
         up_to_here: bool = False,
+        last_told: Moment | None = None,
     ) -> tuple[list[Json], Moment | None]:
         """rr's way: forward from an earlier checkpoint, hits only noted; from the one before where there are none. All
         hits before here of the window that has any, and where it began; the rank is anywhere afterwards.
 
-        up_to_here: those at this very place count, too.
+        up_to_here: those at this very place count, too. last_told: as `_last_told` was, where the rank was moved since.
         """
         stood = self._session.stop
         block = _block(stood.collective) if stood is not None and stood.position == here else 0
         made, only = only is None, self._stopping if only is None else only
         arguments = {"finish": finish} if finish is not None else {}
-        last = self._runs_to(here)
+        last = self._runs_to(here, last_told or self._last_told)
         for leg in windows(self._driver.travel.checkpoints, here):
             self._driver.return_to(leg.checkpoint)
             began = self._session.moment
@@ -238,19 +246,23 @@ class Routes:
                 return past, began
         return [], None
 
-    def _runs_to(self, here: Moment) -> list[Json]:
+    @property
+    def _last_told(self) -> Moment | None:
+        """Where a rank that hangs or was lost was last heard of: behind that it tells nothing, so it is run up to that.
+        None for any other."""
+        return self._session.moment if self._session.phase in (Phase.HUNG, Phase.LOST) else None
+
+    def _runs_to(self, here: Moment, last_told: Moment | None) -> list[Json]:
         """What is asked for on the way to a place from anywhere before it, without running past it. To an operator by
-        the collective before it, where that is known: from there on each event is looked at. A rank that hangs or dies
-        behind all that is known of it tells nothing there: it is run up to that."""
-        session = self._session
-        tells = session.phase not in (Phase.HUNG, Phase.LOST)
-        place = here if tells else session.moment
+        the collective before it, where that is known: from there on each event is looked at."""
+        session, place = self._session, last_told or here
         if not (place.is_between and self._driver.traces):
             return [{"until": str(place)}]
         before = _collective_of(place)
         if not before.collective:
             before = max((at for at in session.recorded if at < place), default=before)
-        until = str(Moment(place.step, place.collective, place.op + tells))  # what the operator here does counts
+        op = place.op + (last_told is None)  # what the operator here does counts
+        until = str(Moment(place.step, place.collective, op))
         return [{"until": str(before)}, {"until": until, "events": {"until": until}}]
 
     def last_hit(
@@ -261,11 +273,12 @@ class Routes:
         *,
         up_to_here: bool = False,
     ) -> Past | None:
+        last_told = self._last_told  # before a trace moves the rank
         if self._session.breakpoints.needs_trace and only is None:
             self.need_trace_of_past()
         if only is None and not self._driver.traces:  # then once for each window, and once to the hit
             self._driver.expect_passes(len(windows(self._driver.travel.checkpoints, here)) + 1)
-        hits, _ = self.noted(here, only, finish, up_to_here=up_to_here)
+        hits, _ = self.noted(here, only, finish, up_to_here=up_to_here, last_told=last_told)
         return _last(hits)
 
     def before_module(self, here: Moment, finish: Json) -> Past | None:

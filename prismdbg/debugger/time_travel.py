@@ -87,8 +87,8 @@ class Travel:
 
     @property
     def checkpoints(self) -> tuple[Checkpoint, ...]:
-        """Ascending by moment; the capsule's origin is the first."""
-        return tuple(sorted(self._checkpoints.values(), key=lambda kept: (kept.moment, kept.number)))
+        """Ascending by position; the capsule's origin is the first."""
+        return tuple(sorted(self._checkpoints.values(), key=lambda kept: (kept.position, kept.number)))
 
     @property
     def output_length(self) -> int:

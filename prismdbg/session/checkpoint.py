@@ -27,3 +27,8 @@ class Checkpoint:
         collective."""
         at_collective = self.side in ("", "asked", "answered")
         return self.moment if at_collective or self.moment.op else self.moment.behind
+
+    def is_at(self, position: Moment) -> bool:
+        """Whether it is the very place. Behind a collective that is an exception only, not what happens before the
+        first operator."""
+        return self.position == position and (not position.is_behind or self.side == "raised")

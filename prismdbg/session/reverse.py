@@ -27,7 +27,7 @@ def nearest(checkpoints: Sequence[Checkpoint], moment: Moment) -> Checkpoint:
 def way_to(checkpoints: Sequence[Checkpoint], moment: Moment) -> Leg:
     """To a moment, from a checkpoint at or before it."""
     start = nearest(checkpoints, moment)
-    there = start.number != 0 and start.position == moment
+    there = start.number != 0 and start.is_at(moment)
     return Leg(checkpoint=start.number, until=None if there else moment)
 
 

@@ -100,11 +100,16 @@ class Session:
         """Of a rank that was captured at no collective and has come to none."""
         return self._standing if not self._came and self.phase in (Phase.RUNNING, Phase.STOPPED) else None
 
+    @property
+    def left_recording(self) -> bool:
+        """Whether collectives may follow that are not the recorded ones."""
+        return self._beyond or self.departed is not None
+
     def hangs_by(self, tally: dict[str, Any] | None) -> RecordedHang | None:
         """The recorded hang, where all that precedes it was replayed, so that silence means that it happened again.
         None for a rank that has left the recording. `tally`: what the rank says was compared; None where it does not
         answer."""
-        if self.hang is None or self._beyond or self.departed is not None:
+        if self.hang is None or self.left_recording:
             return None
         if tally is not None and "missing" in tally:
             return self.hang if not tally["missing"] else None

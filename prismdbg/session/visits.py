@@ -9,7 +9,8 @@ MAX_VISITS = 1000
 
 
 class Visits:
-    """Going somewhere else from a place in the middle drops what lay ahead, as in a browser."""
+    """By position (`Stopped.position`). Going somewhere else from a place in the middle drops what lay ahead, as in a
+    browser."""
 
     def __init__(self) -> None:
         self._moments: list[Moment] = []

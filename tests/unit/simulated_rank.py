@@ -162,7 +162,7 @@ class SimulatedRank:
             Checkpoint(number=n, moment=self._kept_at(n, p), size_bytes=1000, cost_s=0.0, side=self.sides.get(n, ""))
             for n, p in self.saved.items()
         ]
-        return tuple(sorted(found, key=lambda kept: (kept.moment, kept.number)))
+        return tuple(sorted(found, key=lambda kept: (kept.position, kept.number)))
 
     def save(self, moment: Moment, number: int | None = None, side: str = "") -> Checkpoint:
         if not self.can_save:

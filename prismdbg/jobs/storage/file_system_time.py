@@ -17,10 +17,10 @@ def now_in(folder: Path) -> float:
     kernel ask a server for what others have made."""
     descriptor, path = tempfile.mkstemp(dir=folder, prefix=".now.")
     try:
+        Path(path).unlink(missing_ok=True)  # at once: the process may end while a server is waited for
         return os.fstat(descriptor).st_mtime
     finally:
         os.close(descriptor)
-        Path(path).unlink(missing_ok=True)
 
 
 def file_system_now(folder: Path) -> float:

@@ -244,19 +244,18 @@ class Breakpoints:
 
     def changed(self, one: Watched, lookup: Callable[[str], Any], frame: FrameType | None) -> bool:
         """Whether its expression has another value than when it was last seen. While it has none, nothing changes;
-        that it has one for the first time does count. One of which no change can be seen is told."""
+        that it has one for the first time does count. One of which no change can be seen is told; the program, in the
+        midst of its call, hears nothing of it."""
         assert one.expression is not None
         with quiet():
             try:
-                value = evaluate(one.expression, environment_of(lookup, frame))
-            except PrismError:
-                one.before = one.before or ABSENT
+                now = _digest_now(one.expression, environment_of(lookup, frame))
+            except Exception as error:
+                self._failed(one, _told_as(error))
                 return False
-            try:
-                now = digest_of(value)
-            except UsageError as error:
-                self._failed(one, error)
-                return False
+        if now == ABSENT:
+            one.before = one.before or ABSENT
+            return False
         before, one.before = one.before, now
         return bool(before) and before != now
 
@@ -281,10 +280,8 @@ class Breakpoints:
                 return environment.truth(evaluate(one.condition, environment))
             with quiet():
                 return environment.truth(evaluate(one.condition, environment))
-        except PrismError as error:
-            self._failed(one, error)
         except Exception as error:
-            self._failed(one, UsageError(f"{type(error).__name__}: {str(error)[:200]}"))
+            self._failed(one, _told_as(error))
         return False
 
     def told(
@@ -317,6 +314,18 @@ class Breakpoints:
             else:
                 kept.append(one)
         return kept
+
+
+def _digest_now(expression: Expression, environment: Environment) -> str:
+    try:
+        value = evaluate(expression, environment)
+    except PrismError:
+        return ABSENT
+    return digest_of(value)
+
+
+def _told_as(error: Exception) -> PrismError:
+    return error if isinstance(error, PrismError) else UsageError(f"{type(error).__name__}: {str(error)[:200]}")
 
 
 def _told(expression: Expression, environment: Environment) -> dict[str, Any]:

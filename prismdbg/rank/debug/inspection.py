@@ -47,7 +47,7 @@ def evaluate_at(stop: Stop, text: str, frame: int = 0, digest: bool = False) -> 
 
 
 def _digest(value: Any) -> dict[str, str]:
-    with contextlib.suppress(UsageError):
+    with contextlib.suppress(Exception):  # the value is shown in any case
         return {"digest": digest_of(value)}
     return {}
 

@@ -9,7 +9,10 @@ import pytest
 
 from prismdbg.errors import UsageError
 from prismdbg.model.moment import Moment
-from prismdbg.session import answers
+from prismdbg.session import answers, notices
+from prismdbg.session.checkpoint import Checkpoint
+from prismdbg.session.recorded_hang import RecordedHang
+from prismdbg.session.reverse import Leg, way_to
 from prismdbg.session.session import Phase
 from tests.unit.debugger.bench import Bench
 
@@ -81,6 +84,54 @@ def test_the_data_is_searched_where_the_program_has_ended_and_was_not_traced() -
     assert isinstance(found, answers.Originated) and found.seen_at == Moment(3, 1)
 
 
+@pytest.mark.parametrize("end", [{"hangs": True}, {"dies": True}], ids=["hang", "lost"])
+def test_hits_before_a_hang_or_a_loss_are_found_where_tracing_is_switched_on_for_them(end: dict[str, bool]) -> None:
+    """Which brings the rank to its last place known: it stands there, and still tells nothing behind it."""
+    bench = ended(ops=2, can_save=False, **end)
+    bench.debugger.do("break allocation")
+    assert moments(bench, "rc") == ["3.2.2"]
+
+
+def ended(**rank: Any) -> Bench:
+    """A rank that hangs again after 3.3, or is lost there."""
+    bench = Bench(**rank)
+    if bench.rank.hangs:
+        bench.debugger.session.hang = RecordedHang(rank=1, bound_s=0.02, frames=(), grounds="")
+    went(bench, "goto 3.3", "c")
+    assert bench.debugger.session.phase in (Phase.HUNG, Phase.LOST) and bench.debugger.session.moment == Moment(3, 3)
+    return bench
+
+
+@pytest.mark.parametrize("line", ["rn", "reverse-step", "goto 3.3"])
+def test_back_from_an_end_after_an_optimizer_step_of_an_older_rank(line: str) -> None:
+    """It tells no hits at its end."""
+    bench = Bench(steps_last=True, tells_hits=False, can_save=False)
+    assert bench.at("c") == "finished" and bench.debugger.session.moment == Moment(4)
+    assert bench.at(line) == "3.3"
+
+
+def test_one_pass_leads_back_from_an_end_after_an_optimizer_step() -> None:
+    bench = Bench(steps_last=True, can_save=False)
+    bench.at("c")
+    assert bench.at("rn") == "3.3" and bench.rank.returns == [0]
+
+
+def test_the_last_collective_of_a_rank_beyond_its_record_is_not_the_last_recorded() -> None:
+    bench = Bench(steps_last=True, can_save=False)
+    session = bench.debugger.session
+    session.recorded = session.recorded[:-2]
+    session.notice(notices.EndOfLog(moment=Moment(3, 2), tally={}))
+    bench.at("c")
+    assert bench.at("rn") == "3.3"
+
+
+def test_the_last_recorded_collective_may_not_come_again() -> None:
+    bench = Bench(steps_last=True, steps=3, can_save=False)
+    bench.debugger.session.recorded = (*bench.rank.moments, Moment(2, 4))
+    assert bench.at("c") == "finished"
+    assert bench.at("rn") == "2.3"
+
+
 # an exception
 
 
@@ -142,6 +193,49 @@ def test_a_checkpoint_at_an_exception_is_none_of_its_collective() -> None:
         ("3.3", EXCEPTION),
         ("3.2", "goto"),
     ]
+
+
+@pytest.mark.parametrize("side", ["event 1", "raised"])
+def test_only_a_checkpoint_at_the_exception_is_there(side: str) -> None:
+    """What lies between a collective and its first operator is told with the moment of the collective, too."""
+    kept = Checkpoint(number=3, moment=Moment(3, 3), size_bytes=0, cost_s=0.0, side=side)
+    leg = way_to([kept], kept.moment.behind)
+    assert leg == Leg(checkpoint=3, until=None if side == "raised" else kept.moment.behind)
+
+
+def test_a_checkpoint_before_the_first_operator_is_not_taken_again_at_the_exception() -> None:
+    bench = Bench(raises=True)
+    went(bench, "goto 3.2", "goto 3.3")
+    bench.debugger.do("checkpoint")
+    bench.rank.sides[2] = "event 1"
+    bench.debugger.do("trace on")
+    assert 2 not in bench.rank.saved
+    (text,) = [notice.text for notice in bench.of(notices.Said) if "deleted" in notice.text]
+    assert "checkpoint 2 (3.3) is deleted" in text
+
+
+def test_checkpoints_are_taken_again_in_the_order_of_their_places() -> None:
+    """The one at the exception is told with the moment of its collective and has the lower number."""
+    bench = Bench(raises=True)
+    went(bench, "c")
+    bench.debugger.do("checkpoint")
+    assert went(bench, "goto 3.3") == [("3.3", "goto")]
+    bench.debugger.do("checkpoint")
+    asked = [kept.number for kept in bench.debugger.driver.checkpoints.asked_for]
+    assert asked == sorted(asked, reverse=True)
+    bench.debugger.do("trace on")
+    assert [kept.number for kept in bench.debugger.driver.checkpoints.asked_for] == asked
+    assert not [notice for notice in bench.of(notices.Said) if "deleted" in notice.text]
+
+
+def test_back_and_forward_lead_to_an_exception() -> None:
+    bench = Bench(raises=True)
+    went(bench, "goto 3.3", "c", "goto 1.2")
+    assert went(bench, "back", "back", "forward") == [("3.3", EXCEPTION), ("3.3", "back"), ("3.3", EXCEPTION)]
+    info = bench.debugger.do("info")
+    assert isinstance(info, answers.Info) and [str(at) for at in info.visited][-3:] == ["3.3", "3.3", "1.2"]
+    with pytest.raises(UsageError, match=r"goes from 0\.0 to 3\.3$"):
+        bench.debugger.do("goto 9.9")
 
 
 def test_a_trace_from_an_exception_comes_back_to_it() -> None:

@@ -30,6 +30,7 @@ from textual.pilot import Pilot
 from textual.widget import Widget
 from textual.widgets import Input, OptionList
 
+from prismdbg.model.breakpoints import StopReason
 from prismdbg.model.moment import Moment
 from prismdbg.session import answers as told_answers
 from prismdbg.session.breakpoint_line import parse_breakpoint
@@ -153,6 +154,29 @@ def test_a_checkpoint_between_two_collectives_is_returned_to_from_there(tmp_path
         await pilot.press("R", "left", "R")
 
     assert on_screen(tmp_path, part).lines == ["restart 4", "restart 0"]
+
+
+@pytest.mark.parametrize(
+    ("where", "restarts"),
+    [
+        ({}, 3),
+        ({"reason": StopReason.EXCEPTION}, 4),
+        ({"phase": Phase.FINISHED}, 4),
+        ({"phase": Phase.LOST}, 4),
+    ],
+)
+def test_a_checkpoint_at_an_exception_lies_behind_its_collective(
+    tmp_path: Path, where: dict[str, Any], restarts: int
+) -> None:
+    taken = Checkpoint(number=4, moment=Moment(1, 1), size_bytes=1 << 20, cost_s=0.2, side="raised")
+
+    async def part(app: PrismApp, pilot: Pilot[int], heard: Heard) -> None:
+        state = replace(STANDS, **where, checkpoints=(*STANDS.checkpoints, taken))
+        heard.show(state)
+        await until(lambda: app.state == state, pilot)
+        await pilot.press("R")
+
+    assert on_screen(tmp_path, part).lines == [f"restart {restarts}"]
 
 
 def test_one_hit_to_ignore_is_one_hit(tmp_path: Path) -> None:

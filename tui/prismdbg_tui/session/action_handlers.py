@@ -84,9 +84,9 @@ class ActionHandlers:
             position = self._position
             moment = position.moment
             if position.cursor == position.here:  # between two collectives its row is before it
-                moment = max(moment, self._app.state.moment)
-            checkpoints = tuple(checkpoint for checkpoint in checkpoints if checkpoint.moment <= moment)
-        number = max((checkpoint.moment, checkpoint.number) for checkpoint in checkpoints)[1] if checkpoints else 0
+                moment = max(moment, self._app.state.position)
+            checkpoints = tuple(checkpoint for checkpoint in checkpoints if checkpoint.position <= moment)
+        number = max((checkpoint.position, checkpoint.number) for checkpoint in checkpoints)[1] if checkpoints else 0
         self._app.type_line(f"restart {number}")
 
     def memory(self) -> None:

@@ -247,7 +247,7 @@ class DebuggerMessages:
             reason=stop.reason,
             hit_here=stop.stops,
             why=why(stop),
-            before=session.visits.before,
+            before=before.told if (before := session.visits.before) is not None else None,
             collective=stop.collective,
             tally=self._debugger.tally(),
             can_look=can_look,

@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Any
 
 from prismdbg.errors import Divergence, RankLost
-from prismdbg.model.breakpoints import AT_NO_EVENT
+from prismdbg.model.breakpoints import AT_NO_EVENT, StopReason
 from prismdbg.model.collective import Frame
 from prismdbg.model.moment import Moment
 from prismdbg.model.plain_text import one_line, plain
@@ -105,6 +105,13 @@ class State:
     is_cancelled: bool = False  # the start was: no rank is there, and it can be started
     can_look: bool = False
     differs: bool = False
+
+    @property
+    def position(self) -> Moment:
+        """As `Session.position` has it."""
+        if self.phase in (Phase.FINISHED, Phase.HUNG):
+            return self.moment.end
+        return self.moment.behind if self.reason == StopReason.EXCEPTION else self.moment
 
     @property
     def is_outside(self) -> bool:

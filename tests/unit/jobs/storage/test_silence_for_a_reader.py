@@ -118,3 +118,11 @@ def test_where_no_heart_has_beaten_the_own_clock_is_all_there_is(reader: Callabl
     one.node("n1")
     (one.run.nodes / "n1.beat.json").unlink()
     assert one.states() == {"n1": "lost"} and not one.waited_s
+
+
+def test_who_ends_while_it_asks_for_the_time_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    left: list[list[Path]] = []
+    ask = os.fstat
+    monkeypatch.setattr(file_system_time.os, "fstat", lambda fd: left.append([*tmp_path.iterdir()]) or ask(fd))
+    assert abs(file_system_time.now_in(tmp_path) - time.time()) < file_system_time.MOST_APART_S
+    assert left == [[]]

@@ -6,6 +6,7 @@ import array
 import collections
 import enum
 import sys
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ import torch
 
 from prismdbg.errors import UsageError
 from prismdbg.model.moment import Moment
+from prismdbg.rank.debug import digest
 from prismdbg.rank.debug.breakpoints import Breakpoints
 from prismdbg.rank.debug.digest import digest_of
 from prismdbg.rank.debug.gate import Stop
@@ -50,6 +52,9 @@ MANY[3] = 7
         (FEW, FEW.copy(), MANY),
         (FEW, FEW.copy(), FEW.reshape(2, 3)),
         (FEW[::2], FEW[::2].copy(), FEW[1::2]),
+        (np.asfortranarray(FEW.reshape(2, 3)), FEW.reshape(2, 3), MANY.reshape(2, 3)),
+        (FEW[:0], FEW[:0].copy(), FEW[:0].reshape(0, 2)),
+        (FEW.astype("M8[s]"), FEW.astype("M8[s]"), MANY.astype("M8[s]")),
         (np.float32(2), np.float32(2), np.float32(3)),
         (Mode.TRAIN, Mode.TRAIN, Mode.EVAL),
         (Layers.FIRST | Layers.SECOND, Layers.FIRST | Layers.SECOND, Layers.SECOND),
@@ -69,6 +74,73 @@ def test_what_has_no_digest_is_an_error(value: Any) -> None:
     with pytest.raises(UsageError, match="cannot be seen") as raised:
         digest_of(value)
     assert raised.value.hint
+
+
+def test_no_array_is_copied_whole() -> None:
+    size_bytes = 16 * digest.CHUNK_BYTES
+    flat = np.zeros(size_bytes, "u1")
+    for value in (flat, flat.reshape(16, -1).T, array.array("b", bytes(size_bytes)), bytearray(size_bytes)):
+        tracemalloc.start()
+        digest_of(value)
+        (_, peak_bytes), _ = tracemalloc.get_traced_memory(), tracemalloc.stop()
+        assert peak_bytes < size_bytes / 2
+
+
+def test_every_chunk_of_an_array_counts() -> None:
+    values = np.arange(3 * digest.CHUNK_BYTES, dtype="u1")
+    other = values.copy()
+    other[-1] ^= 1
+    assert digest_of(values) != digest_of(other)
+    assert digest_of(array.array("B", values.tobytes())) != digest_of(array.array("B", other.tobytes()))
+
+
+@pytest.mark.parametrize("value", [np.zeros(300), array.array("d", bytes(2400)), bytearray(2400), b"x" * 2400])
+def test_what_is_too_large_to_be_read_at_each_collective_is_an_error(
+    value: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(digest, "MAX_BYTES", 2399)
+    for held in (value, [value]):
+        with pytest.raises(UsageError, match="larger than 2399 B") as raised:
+            digest_of(held)
+        assert "slice" in raised.value.hint
+    assert digest_of(value[:10])
+
+
+def test_a_set_has_no_more_parts_than_a_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a set all parts are needed before the first counts."""
+    looked: list[object] = []
+    monkeypatch.setattr(digest, "MAX_PARTS", 50)
+    monkeypatch.setattr(digest, "elements", lambda value: looked.append(value) or iter(value))
+    with pytest.raises(UsageError, match="more than 50 values"):
+        digest_of(set(range(51)))
+    assert not looked
+
+
+@pytest.mark.parametrize("fails", [RuntimeError("deque mutated during iteration"), MemoryError("no room")])
+@pytest.mark.parametrize("name", ["digest_of", "evaluate"])
+def test_what_fails_while_a_change_is_looked_for_is_told_and_never_raised(
+    fails: Exception, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(*_: object) -> str:
+        raise fails
+
+    monkeypatch.setattr(f"prismdbg.rank.debug.breakpoints.{name}", failing)
+    failed: list[tuple[int, str]] = []
+    stops = Breakpoints(lambda number, error: failed.append((number, error)))
+    stops.replace([{"kind": "change", "expression": "queue", "number": 3}])
+    names = {"queue": collections.deque([1])}
+    assert not any(stops.changed(stops.watched[0], names.__getitem__, None) for _ in range(3))
+    assert failed == [(3, f"{type(fails).__name__}: {fails}")]
+
+
+def test_a_watched_value_that_cannot_be_read_now_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(_: object) -> str:
+        raise RuntimeError("deque mutated during iteration")
+
+    monkeypatch.setattr("prismdbg.rank.debug.inspection.digest_of", failing)
+    stop = Stop("next", Moment(1, 1), {}, sys._getframe(), {})
+    rate = 0.1  # noqa: F841  found in this frame
+    assert evaluate_at(stop, "rate", digest=True) == evaluate_at(stop, "rate")
 
 
 def test_a_breakpoint_on_what_has_no_digest_says_so_once() -> None:
