@@ -20,7 +20,6 @@ from prismdbg.checkpoint.gpu_facts import open_devices
 from prismdbg.errors import PrismError
 from prismdbg.jobs.injection import cache_dir
 from prismdbg.jobs.replay.memory_trace import recorded_trace
-from prismdbg.model.plurals import counted
 from prismdbg.model.schedule import Schedule
 from prismdbg.model.sizes import size as size_text
 from prismdbg.rank.native import build
@@ -65,7 +64,7 @@ def state_origin(jobs: Jobs) -> Rows:
         capsule = jobs.new("capsule")
         jobs.prismdbg("capture", run, "--rank", "0", "--origin", "state", "-o", capsule)
         said = jobs.prismdbg("replay", capsule, "--runtime", "local").output
-        rows.append((f"replay of one of {counted(ranks, 'rank')}, {backend}, runtime local", verdict(said)))
+        rows.append((f"replay of rank 0 of {ranks}, {backend}, runtime local", verdict(said)))
     return rows
 
 
