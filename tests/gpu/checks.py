@@ -58,9 +58,9 @@ def start_origin(jobs: Jobs) -> Rows:
 def state_origin(jobs: Jobs) -> Rows:
     """The same with a state snapshot every 4 steps, and one rank over NCCL; rank 0 is replayed from a snapshot"""
     rows = []
-    for backend, ranks in (("gloo", 2), ("nccl", 1)):
-        words = (*jobs.sized, *(() if jobs.sized else ("--backend", backend)), "--steps", "12")
-        run, _ = jobs.record(ranks, "gpt_steps.py", *words, options=("--state-every", "4"))
+    for backend, ranks in (("gloo", 2), ("gloo" if jobs.sized else "nccl", 1)):
+        words = ("gpt_steps.py", *jobs.sized, "--backend", backend, "--steps", "12")
+        run, _ = jobs.record(ranks, *words, options=("--state-every", "4"))
         capsule = jobs.new("capsule")
         jobs.prismdbg("capture", run, "--rank", "0", "--origin", "state", "-o", capsule)
         said = jobs.prismdbg("replay", capsule, "--runtime", "local").output
