@@ -20,7 +20,6 @@ from prismdbg.checkpoint.gpu_facts import open_devices
 from prismdbg.errors import PrismError
 from prismdbg.jobs.injection import cache_dir
 from prismdbg.jobs.replay.memory_trace import recorded_trace
-from prismdbg.model.plurals import counted
 from prismdbg.model.schedule import Schedule
 from prismdbg.model.sizes import size as size_text
 from prismdbg.rank.native import build
@@ -59,13 +58,13 @@ def start_origin(jobs: Jobs) -> Rows:
 def state_origin(jobs: Jobs) -> Rows:
     """The same with a state snapshot every 4 steps, and one rank over NCCL; rank 0 is replayed from a snapshot"""
     rows = []
-    for backend, ranks in (("gloo", 2), ("nccl", 1)):
-        words = (*jobs.sized, *(() if jobs.sized else ("--backend", backend)), "--steps", "12")
-        run, _ = jobs.record(ranks, "gpt_steps.py", *words, options=("--state-every", "4"))
+    for backend, ranks in (("gloo", 2), ("gloo" if jobs.sized else "nccl", 1)):
+        words = ("gpt_steps.py", *jobs.sized, "--backend", backend, "--steps", "12")
+        run, _ = jobs.record(ranks, *words, options=("--state-every", "4"))
         capsule = jobs.new("capsule")
         jobs.prismdbg("capture", run, "--rank", "0", "--origin", "state", "-o", capsule)
         said = jobs.prismdbg("replay", capsule, "--runtime", "local").output
-        rows.append((f"replay of one of {counted(ranks, 'rank')}, {backend}, runtime local", verdict(said)))
+        rows.append((f"replay of rank 0 of {ranks}, {backend}, runtime local", verdict(said)))
     return rows
 
 

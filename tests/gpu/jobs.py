@@ -27,8 +27,15 @@ class Done:
     errors: str
 
     def objects(self) -> list[dict[str, Any]]:
-        """The lines that are JSON."""
-        return [json.loads(line) for line in self.output.splitlines() if line.startswith("{")]
+        """The lines that are JSON. Ranks that print at one moment may share a line: its text and its end are two
+        writes."""
+        found, read = [], json.JSONDecoder().raw_decode
+        for line in self.output.splitlines():
+            while line.startswith("{"):
+                one, end = read(line)
+                found.append(one)
+                line = line[end:]
+        return found
 
 
 @dataclass

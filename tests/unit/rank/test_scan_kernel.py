@@ -4,6 +4,7 @@ import pytest
 
 from prismdbg.rank.native.device import generate
 from tests.gpu import __main__ as harness
+from tests.gpu.jobs import Done
 
 
 def test_the_ptx_is_made_of_the_source_that_is_here() -> None:
@@ -19,3 +20,9 @@ def test_without_a_gpu_the_checks_say_so_and_write_nothing(
     assert harness.main() == 0
     assert "finds no GPU here" in capsys.readouterr().out
     assert harness.PAGE.read_text() == before
+
+
+def test_what_two_ranks_print_at_one_moment_is_read() -> None:
+    """A line and its end are two writes."""
+    said = 'torchrun says\n{"rank": 1}{"rank": 0}\n\n{"rank": 2}\n'
+    assert [one["rank"] for one in Done(0, said, "").objects()] == [1, 0, 2]
