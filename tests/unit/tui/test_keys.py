@@ -377,7 +377,7 @@ def test_keys_that_come_faster_than_the_screen_are_not_lost(tmp_path: Path) -> N
         ("w l o s s enter n", ["watch loss", "next"]),
         ("w escape n", ["next"]),
         ("B n a n enter", ["break all_reduce on world if nan"]),
-        ("s slash e q enter n", ["step", "next"]),
+        ("slash e q enter n", ["next"]),
         ("a q enter slash 1 full_stop 2 enter t", ["until 1.2"]),
     ],
 )
