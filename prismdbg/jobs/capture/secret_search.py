@@ -10,7 +10,7 @@ import io
 import os
 import pickletools
 import re
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -35,6 +35,7 @@ from prismdbg.capsule.secrets.rules import (
 )
 from prismdbg.capsule.secrets.shapes import Found
 from prismdbg.capsule.state_snapshot import DESCRIPTION, PROLOGUE
+from prismdbg.jobs.capture.many_values import Values
 from prismdbg.jobs.capture.redacted_lines import read_part, reading, values_in_lines
 from prismdbg.jobs.capture.secret_rules import find
 from prismdbg.jobs.storage.verify import require_named_files
@@ -149,12 +150,36 @@ class Search:
             f"file {shown_path(path)}: not searched for what was redacted in tracebacks" for path in recovered.unread
         ]
         self.cut_texts = [*self.unsearched]
+        self._received: list[tuple[str, int, int, str]] = []  # part, offset, bytes, place
 
     def hits(self) -> Iterator[Hit]:
+        found = []
+        for hit in self._by_rules():
+            found.append(hit)
+            yield hit
+        yield from self._again(found)
+
+    def _by_rules(self) -> Iterator[Hit]:
         yield from self._in_files()
         yield from self._in_spawned()
         for home, log in self._logs.items():
             yield from self._in_payloads(home, log)
+
+    def _again(self, found: Collection[Hit]) -> Iterator[Hit]:
+        """Values that only their names tell, where they stand without: alone in another object, or in the padding
+        behind an object, which torch does not write: it is whatever the memory held before, such as another object."""
+        values = [read_part(self.folder / hit.part, hit.start, hit.stop - hit.start) for hit in found]
+        told = worth_a_search(value.decode("utf-8", "surrogateescape") for value in values)
+        known = Values(value.encode("utf-8", "surrogateescape") for value in {*told} - {*self._known})
+        ends = sorted((hit.part, hit.start, hit.stop) for hit in found)
+        for part, offset, size_bytes, place in self._received if told else ():
+            rest = bytearray(read_part(self.folder / part, offset, size_bytes))
+            of_it = ends[bisect_left(ends, (part, offset, 0)) : bisect_left(ends, (part, offset + size_bytes, 0))]
+            for _, start, stop in of_it:
+                rest[start - offset : stop - offset] = bytes(stop - start)
+            data = bytes(rest)
+            for start, stop in sorted(span for value in known.held_by(data) for span in _occurrences(data, value)):
+                yield Hit(part=part, start=offset + start, stop=offset + stop, what=KNOWN, place=place)
 
     def _in_files(self) -> Iterator[Hit]:
         done: set[str] = set()
@@ -193,6 +218,7 @@ class Search:
             return
         data = read_part(path, 0, size_bytes)
         self._searched(len(data))
+        self._received.append((layout.SPAWNED, 0, size_bytes, SPAWNED))
         for start, stop, what in _received(data, self._known):
             yield Hit(part=layout.SPAWNED, start=start, stop=stop, what=what, place=SPAWNED)
 
@@ -210,6 +236,7 @@ class Search:
             data = read_part(self.folder / part, ref.offset, ref.size_bytes)
             self._searched(len(data))
             left -= len(data)
+            self._received.append((part, ref.offset, ref.size_bytes, place))
             for start, stop, what in _received(data, self._known):
                 yield Hit(part=part, start=ref.offset + start, stop=ref.offset + stop, what=what, place=place)
 
@@ -454,11 +481,15 @@ def _spans(text: bytes, whole: bytes, known: Iterable[str]) -> Iterator[tuple[in
     for found in find(shown):
         yield from _places(shown, found)
     for value in known:
-        data = value.encode("utf-8", "surrogateescape")
-        at = whole.find(data)
-        while at >= 0:
-            yield at, at + len(data), KNOWN
-            at = whole.find(data, at + len(data))
+        for start, stop in _occurrences(whole, value.encode("utf-8", "surrogateescape")):
+            yield start, stop, KNOWN
+
+
+def _occurrences(data: bytes, value: bytes) -> Iterator[tuple[int, int]]:
+    at = data.find(value)
+    while at >= 0:
+        yield at, at + len(value)
+        at = data.find(value, at + len(value))
 
 
 def _places(text: str, found: Found) -> Iterator[tuple[int, int, str]]:

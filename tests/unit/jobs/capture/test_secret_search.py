@@ -71,6 +71,19 @@ def test_a_received_object_is_read_without_unpickling_it(tmp_path: Path) -> None
     assert {SECRET, "hf_" + SECRET * 2, "pw-x1"} <= masked
 
 
+def test_a_value_is_found_again_where_no_name_is_beside_it(tmp_path: Path) -> None:
+    """Such as in the padding of an object that is gathered: it holds what the memory held before."""
+    settings = tmp_path / "settings.yaml"
+    settings.write_text(f"api_key: {SECRET[::-1]}\n")
+    capsule = capsule_of(tmp_path / "capsule", (["x", f"left {SECRET} over"], OBJECT, [SECRET[::-1]]), (settings,))
+    found = report(capsule)
+    again = {(hit.place, hit.what) for hit in found.hits if hit.what == secret_search.KNOWN}
+    assert again == {(f"payload of 0.{n} (broadcast)", secret_search.KNOWN) for n in (1, 3)}
+    data = (capsule.log / "payload.00000.seg").read_bytes()
+    by_place = {hit.place: data[hit.start : hit.stop].decode() for hit in found.hits if hit.what == secret_search.KNOWN}
+    assert set(by_place.values()) == {SECRET, SECRET[::-1]}
+
+
 def test_a_name_that_a_pickle_holds_once_counts_each_time() -> None:
     values = [{"password": f"x-{number}-y"} for number in range(3)]
     texts = [text for _, text in pickled_texts(pickle.dumps(values, protocol=4))]
