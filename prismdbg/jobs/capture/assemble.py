@@ -245,7 +245,7 @@ def _add_stacks(writer: CapsuleWriter, parts: Ingredients) -> None:
 
 
 def _add_images(writer: CapsuleWriter, parts: Ingredients) -> None:
-    """Images that stay are linked, which costs nothing, once they have the mode of a capsule's files: CRIU lets others
+    """Images that stay are linked, which costs nothing, once they have the mode of a capsule's files: the engine lets others
     read them."""
     if parts.images is None:
         return
