@@ -245,8 +245,8 @@ def _add_stacks(writer: CapsuleWriter, parts: Ingredients) -> None:
 
 
 def _add_images(writer: CapsuleWriter, parts: Ingredients) -> None:
-    """Images that stay are linked, which costs nothing, once they have the mode of a capsule's files: the engine lets others
-    read them."""
+    """Images that stay are linked, which costs nothing, once they have the mode of a capsule's files: the engine
+    lets others read them."""
     if parts.images is None:
         return
     for path in parts.images.rglob("*") if parts.keep_images else ():
