@@ -15,7 +15,6 @@ from prismdbg.model.durations import duration
 from prismdbg.model.sizes import size
 
 PINNED = 2  # so many times `--log-bytes` at most: a checkpoint or snapshot that is never replaced keeps no log for ever
-
 FAR_OFF = 2  # an estimate is corrected beyond this factor
 
 

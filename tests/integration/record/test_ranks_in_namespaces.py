@@ -111,9 +111,13 @@ def test_a_rank_in_namespaces_of_its_own_is_captured_from_its_state(tmp_path: Pa
     has_state_capsules(PLACES["PID"], tmp_path)
 
 
-@contextmanager
-def container(tmp_path: Path) -> Iterator[list[str]]:
-    """Podman's, of this machine's programs, with a host name, a network and an own root. It goes with the test."""
+@pytest.fixture
+def in_container(tmp_path: Path) -> Iterator[list[str]]:
+    """The command line of podman in front of another one, which runs in a container with this machine's programs."""
+    if shutil.which("podman") is None:
+        pytest.skip("podman is not installed")
+    if os.geteuid() != 0:
+        pytest.skip("the container sees folders of root")
     root = tmp_path / "root"
     for name in ("usr", "etc", "tmp", "proc", "dev", "sys", "run"):
         (root / name).mkdir(parents=True)
@@ -128,15 +132,18 @@ def container(tmp_path: Path) -> Iterator[list[str]]:
         seen += [f"--volume={folder}:{folder}" for folder in (tmp_path, Path(cache_dir()))]
         name = f"prismdbg-test-{os.getpid()}"
         options = ["--rm", "--name", name, "--network", "none", "--env-host", "--workdir", str(ROOT), *limits, *seen]
+        place = [*podman, "run", *options, "--rootfs", str(root)]
+        if why := cannot_be_made(place):
+            pytest.skip(why)
         try:
-            yield [*podman, "run", *options, "--rootfs", str(root)]
+            yield place
         finally:
             subprocess.run(
                 [*podman, "rm", "--force", "--time", "0", name], capture_output=True, timeout=60, check=False
             )
             wait_for(lambda: not is_named_by_a_process(short), 60, "podman, which tidies up, to end")
-            for place in [one.mountpoint for one in psutil.disk_partitions(all=True) if short in one.mountpoint]:
-                subprocess.run(["umount", "--lazy", place], check=False)  # left where its client was killed
+            for left in [one.mountpoint for one in psutil.disk_partitions(all=True) if short in one.mountpoint]:
+                subprocess.run(["umount", "--lazy", left], check=False)  # its client was killed
 
 
 def is_named_by_a_process(folder: str) -> bool:
@@ -145,21 +152,11 @@ def is_named_by_a_process(folder: str) -> bool:
 
 
 @pytest.mark.criu
-@pytest.mark.skipif(shutil.which("podman") is None, reason="podman is not installed")
-@pytest.mark.skipif(os.geteuid() != 0, reason="the container sees folders of root")
-def test_a_rank_in_a_container_is_watched_and_not_promised(tmp_path: Path) -> None:
-    with container(tmp_path) as place:
-        if why := cannot_be_made(place):
-            pytest.skip(why)
-        with recorded(place, tmp_path) as job:
-            is_refused_before(job, "PID", tmp_path)
-            is_watched_and_lost(job)
+def test_a_rank_in_a_container_is_watched_and_not_promised(in_container: list[str], tmp_path: Path) -> None:
+    with recorded(in_container, tmp_path) as job:
+        is_refused_before(job, "PID", tmp_path)
+        is_watched_and_lost(job)
 
 
-@pytest.mark.skipif(shutil.which("podman") is None, reason="podman is not installed")
-@pytest.mark.skipif(os.geteuid() != 0, reason="the container sees folders of root")
-def test_a_rank_in_a_container_is_captured_from_its_state(tmp_path: Path) -> None:
-    with container(tmp_path) as place:
-        if why := cannot_be_made(place):
-            pytest.skip(why)
-        has_state_capsules(place, tmp_path)
+def test_a_rank_in_a_container_is_captured_from_its_state(in_container: list[str], tmp_path: Path) -> None:
+    has_state_capsules(in_container, tmp_path)
