@@ -11,8 +11,8 @@ from prismdbg.capsule.log.reader import event_segments
 from prismdbg.log import segment as seg
 from prismdbg.log.summary import preface, put
 
-ESTIMATED_FROM = 500  # collectives, or
-ESTIMATED_AFTER_NS = 60 * 10**9  # of them
+# An estimate needs so many collectives, or collectives of so long a time.
+ESTIMATED_FROM, ESTIMATED_AFTER_NS = 500, 60 * 10**9
 _NONE = 1 << 64  # no record has this number
 
 

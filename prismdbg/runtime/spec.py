@@ -147,8 +147,8 @@ class ReplaySpec:
     environment: the installed files the rank needs, for places that do not share this machine's.
     saving: None where nobody will want to go back.
     allow_writes: the caller accepts that the program's side effects happen again, for real.
-    longest_s: the bound of the whole replay; start_s: of the time until the rank runs. deadline: of all that is done
-    for it until then, the making of its place too.
+    longest_s: after so long the starter ends the rank by itself, if the command did not before; start_s: of the time
+    until the rank runs. deadline: of all that is done for it until then, the making of its place too.
     """
 
     name: str

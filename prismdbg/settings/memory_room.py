@@ -13,7 +13,8 @@ _V2 = ("memory.max", "memory.current", "inactive_file")
 
 
 def room_bytes(pid: int, root: Path = ROOT) -> int:
-    """Of the least room among the machine and the process's control groups; `OSError` where the kernel says neither."""
+    """Bytes that the process may still take: the least of what the machine and its control groups leave. `OSError`
+    where the kernel says neither."""
     rooms = [*_available_bytes(), *_rooms(pid, root)]
     if not rooms:
         raise OSError(f"{_MACHINE} has no MemAvailable, and no control group of process {pid} has a limit")

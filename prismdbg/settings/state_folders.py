@@ -6,6 +6,8 @@ from pathlib import Path
 
 STATES = "states"  # RUN/states/<rank>[.<attempt>]/<step>
 KEPT = 2
+SMALL_BYTES = 64 << 10  # a payload before the restore point: what the program is told, not what it trains
+ALL_SMALL_BYTES = 256 << 20  # so much of these is kept beside `--window-bytes`
 _UNFINISHED = ".partial"
 
 

@@ -40,8 +40,8 @@ DEFAULT_PERIOD = "50ms"
     type=size,
     default="256MiB",
     show_default=True,
-    help="Limit the log of each rank to SIZE and drop the oldest collectives; 256 MiB hold about 1 million. With "
-    "--window all, nothing is dropped.",
+    help="Limit the log of each rank to SIZE and drop the oldest collectives; 256 MiB hold about 1 million. For a "
+    "checkpoint or state snapshot that is kept, up to twice SIZE. With --window all, nothing is dropped.",
 )
 @click.option(
     "--checkpoint-every",

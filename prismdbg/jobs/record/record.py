@@ -64,7 +64,7 @@ class RecordRequest:
     @property
     def most_bytes(self) -> int:
         """Of one rank, without checkpoints and capsules; 0 where nothing bounds it."""
-        if not self.policy.log_bytes:
+        if not self.policy.log_bytes or (self.keeps_received and not self.window_bytes):
             return 0
         is_pinned = self.state_every or self.policy.checkpoint_every
         log_bytes = self.policy.log_bytes * (PINNED if is_pinned else 1)

@@ -150,8 +150,8 @@ def connect(plan: Plan, running: RunningRank, deadline: Deadline = NEVER) -> Age
 
 
 def _most_s(plan: Plan, deadline: Deadline) -> float:
-    """Until its agent answers. Before that a program compiles and builds as long as it likes; who gave no bound learns
-    of one that hangs, too."""
+    """Seconds to wait for the agent. A program may compile and build first, for as long as `--timeout` allows, else
+    `START_BOUND_S`."""
     if isinstance(plan.spec.origin, ImageOrigin):
         return AGENT_BOUND_S
     return START_BOUND_S if deadline == NEVER else deadline.bound_s

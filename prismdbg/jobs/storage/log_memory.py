@@ -1,4 +1,4 @@
-"""What memory it takes reading the logs of a run completely, said and checked before it is taken."""
+"""Says how much memory reading whole logs takes, and refuses it if less is free."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def require_room(run: Path, folders: Sequence[Path], say: Callable[[str], None])
     with suppress(OSError):  # the kernel does not say what is free
         if needed > (room := room_bytes(os.getpid())):
             raise FacilityError(
-                f"{takes}, and {size(room)} is free",
+                f"{takes}, but only {size(room)} are free",
                 hint="leave out --whole: then their ends and a summary of what is before are read",
             )
     say(takes)

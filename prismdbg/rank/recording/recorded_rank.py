@@ -39,7 +39,7 @@ from prismdbg.rank.recording.inputs import clock_reads, seeds, spawned, started_
 from prismdbg.rank.recording.inputs.opened_files import OpenedFiles
 from prismdbg.rank.recording.inputs.outcomes import Outcomes
 from prismdbg.rank.recording.own_process import own_start_ticks
-from prismdbg.rank.recording.recorder import ALL_SMALL_BYTES, SMALL_BYTES, Recorder
+from prismdbg.rank.recording.recorder import Recorder
 from prismdbg.rank.recording.scaler_notes import ScalerNotes
 from prismdbg.rank.recording.steps import COUNTER
 from prismdbg.rank.tracing import tracer
@@ -48,6 +48,7 @@ from prismdbg.settings import trackers
 from prismdbg.settings.boot import boot_id
 from prismdbg.settings.file_system import bounded, is_local
 from prismdbg.settings.rank_config import ENVIRONMENT_NAME, Mode, RankConfig
+from prismdbg.settings.state_folders import ALL_SMALL_BYTES, SMALL_BYTES
 
 Serve = Callable[["Recording", Path], None]
 _NOW_NS = time.monotonic_ns

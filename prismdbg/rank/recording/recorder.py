@@ -7,8 +7,6 @@ from typing import Any, Protocol
 
 Rescuer = Callable[[int, str, list[Any]], bool]
 NO_STEP = 1 << 62  # later than any
-SMALL_BYTES = 64 << 10  # a payload: what the program is told, not what it trains
-ALL_SMALL_BYTES = 256 << 20  # before the restore point
 
 
 class Recorder(Protocol):

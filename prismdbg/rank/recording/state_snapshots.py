@@ -33,12 +33,12 @@ from prismdbg.rank.program.stderr import say
 from prismdbg.rank.recording import ddp_buckets, random_state
 from prismdbg.rank.recording.fsdp1 import ShardedModules
 from prismdbg.rank.recording.plain_state import Packed, Packer
-from prismdbg.rank.recording.recorder import ALL_SMALL_BYTES, NO_STEP, Recorder
+from prismdbg.rank.recording.recorder import NO_STEP, Recorder
 from prismdbg.rank.recording.restore_point import Registered, unfit
 from prismdbg.rank.recording.state_staging import Staging
 from prismdbg.rank.recording.steps import COUNTER
 from prismdbg.settings.file_system import bounded, is_local
-from prismdbg.settings.state_folders import KEPT, STATES, states_of, unfinished
+from prismdbg.settings.state_folders import ALL_SMALL_BYTES, KEPT, STATES, states_of, unfinished
 from prismdbg.settings.state_hold import HoldWatch, hold_file
 
 if TYPE_CHECKING:
@@ -137,12 +137,13 @@ class StateSnapshots:
             self._say(text, always=True)
 
     def _say_budget(self, tensors: Sequence[torch.Tensor]) -> None:
-        """DDP sends the model to all ranks but the first, which says it, before the restore point."""
+        """Only rank 0 prints this. DDP sends it nothing; the others received the model before the restore point."""
         parameters = {id(p): p for thing in self._objects.values() for p in _parameters_of(thing)}
         model_bytes = sum(_size_bytes(p) for p in parameters.values())
         most = max(sum(_size_bytes(t) for t in tensors), _ADAM * model_bytes)
         received = max(model_bytes, int(self._recording.recorder.stats().get("payload_bytes", 0)))
-        before = min(received, self._recording.config.window_bytes or received)
+        window_bytes = self._recording.config.window_bytes
+        before = min(received, window_bytes + ALL_SMALL_BYTES) if window_bytes else received
         on_host = all(tensor.device.type == "cpu" for tensor in tensors)
         self._say(
             f"a state snapshot every {self._every} steps: up to about {_mib(most)} per rank, {KEPT} on disk and one "

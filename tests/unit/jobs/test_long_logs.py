@@ -169,7 +169,7 @@ def test_why_of_whole_logs_says_what_memory_it_takes(
     assert f"prismdbg: {takes}" in capsys.readouterr().err
     monkeypatch.setattr(log_memory, "room_bytes", lambda _pid: 1 << 17)
     assert main.run(["why", str(tmp_path), "--whole"]) == ExitCode.LACKING
-    assert f"error: {takes}, and 128.0 KiB is free" in capsys.readouterr().err
+    assert f"error: {takes}, but only 128.0 KiB are free" in capsys.readouterr().err
     assert main.run(["why", str(tmp_path)]) == ExitCode.OK
     assert "of memory" not in capsys.readouterr().err
 

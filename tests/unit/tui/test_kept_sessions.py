@@ -14,7 +14,7 @@ from prismdbg_tui.session.messages import StateChanged
 from prismdbg_tui.session.sidecar import MAX_BYTES, SUFFIX, Kept, Sidecar, beside, lines_of
 from prismdbg_tui.session.views import Phase, State
 from prismdbg_tui.start import _kept_lines
-from shown import told
+from shown import on_screen, told
 from textual.events import DescendantFocus
 from textual.pilot import Pilot
 from textual.widgets import Input
@@ -168,7 +168,7 @@ def test_what_is_too_long_to_be_read_again_is_not_kept(tmp_path: Path) -> None:
         await pilot.press("escape", "g", "a")
         app.query_one("#prompt Input", Input).value = "n" * (MAX_LINE + 1)
         await pilot.press("enter")
-        await until(lambda: f"at most {MAX_LINE} characters" in "".join(told(app)), pilot)
+        await until(lambda: f"at most {MAX_LINE} characters" in on_screen(app), pilot)
 
     screen_of_app(looking(path), part)
     kept = Sidecar(beside(path)).read()

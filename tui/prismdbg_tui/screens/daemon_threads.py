@@ -13,7 +13,7 @@ Result = TypeVar("Result")
 
 
 class DaemonThreads(ThreadPoolExecutor):
-    """One for each call. An event loop takes an executor of this base alone, whose own threads are waited for."""
+    """Runs each call in a daemon thread. It is a `ThreadPoolExecutor` only because an event loop accepts no other."""
 
     def __init__(self) -> None:
         super().__init__()

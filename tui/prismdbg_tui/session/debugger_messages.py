@@ -65,7 +65,7 @@ class DebuggerMessages:
         self._asked = ""
         self._is_kept = False
         self._saved = ""  # what became of the checkpoint that was asked for last
-        self._is_behind, self._shown_s = False, 0.0  # marks are not shown yet; when it was shown last
+        self._has_unshown_marks, self._shown_s = False, 0.0
         self._kept: tuple[str, ...] = ()  # expressions printed, shown again at each stop
 
     def begin(self) -> None:
@@ -118,7 +118,7 @@ class DebuggerMessages:
 
     def noticed(self) -> None:
         """While nothing was asked the rank may have ended, or be gone."""
-        if self._is_behind:
+        if self._has_unshown_marks:
             self._show()
         if (phase := _PHASES[self._debugger.session.phase]) is self.state.phase:
             return
@@ -266,13 +266,13 @@ class DebuggerMessages:
 
     def _mark(self, **changed: Any) -> None:
         """They come by the thousand: most of them are shown with whatever is shown next."""
-        self.state, self._is_behind = replace(self.state, **changed), True
+        self.state, self._has_unshown_marks = replace(self.state, **changed), True
         if time.monotonic() - self._shown_s >= _MARKS_S:
             self._show()
 
     def _show(self, **changed: Any) -> None:
         self.state = replace(self.state, **changed)
-        self._is_behind, self._shown_s = False, time.monotonic()
+        self._has_unshown_marks, self._shown_s = False, time.monotonic()
         self._tell(StateChanged(self.state))
 
     def _say(self, text: str, kind: str = "said") -> None:

@@ -45,7 +45,9 @@ class Notes:
         elif moment not in self.all and len(self.all) >= MAX_NOTES:
             raise UsageError(f"there are already {MAX_NOTES} notes and bookmarks")
         elif len(text) > MAX_LINE:
-            raise UsageError(f"a note has at most {MAX_LINE} characters, and this one has {len(text)}")
+            raise UsageError(
+                f"a note has at most {MAX_LINE} characters, and this one has {len(text)}", hint="write a shorter note"
+            )
         else:
             self.all = dict(sorted({**self.all, moment: text}.items()))
         self._app.navigation.show_state(self._app.state, follow=False)

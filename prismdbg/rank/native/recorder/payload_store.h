@@ -40,7 +40,7 @@ class PayloadStore {
 
   // Payloads of at most `each_bytes` are kept outside of the window from now on, `total_bytes` of them together, and one
   // that is larger than the window is left out alone. 0, 0: no longer; those that were kept so are the oldest of the
-  // window then. Gives what that was not done for since the last call.
+  // window then. Returns how much was not kept so since the last call.
   NotKept keep_small(uint64_t each_bytes, uint64_t total_bytes);
 
   // Null for a payload that is left out alone. Throws std::system_error when no file can be had, or one payload is larger

@@ -61,15 +61,22 @@ def test_what_is_received_is_kept_for_every_origin(tmp_path: Path, options: dict
     assert any("the disk may become full" in doubt for doubt in doubts)
 
 
-def test_what_snapshots_take_is_counted(tmp_path: Path) -> None:
-    rows, _ = planned(tmp_path, state_every=50, window_bytes=1 << 20)
+@pytest.mark.parametrize(
+    ("window_bytes", "most", "before"),
+    [
+        (1 << 20, "at most 3.0 MiB per rank, 12.0 MiB in all", "up to 257.0 MiB per rank"),  # twice --log-bytes
+        (0, "what is written grows with the job", "all received data"),
+    ],
+)
+def test_what_snapshots_take_is_counted(tmp_path: Path, window_bytes: int, most: str, before: str) -> None:
+    rows, _ = planned(tmp_path, state_every=50, window_bytes=window_bytes)
     assert rows["state snapshots"] == (
         "every 50 steps; the newest 2 of each rank are kept, and what it received before its restore point"
     )
     assert rows["disk"].startswith(
-        "at most 3.0 MiB per rank, 12.0 MiB in all, besides state snapshots, up to 1.0 MiB per rank from before "
-        "its restore point, capsules; "
-    ), "a kept snapshot may need twice --log-bytes"
+        f"{most}, besides state snapshots, {before} from before its restore point, capsules; "
+    )
+    assert rows["received data"].endswith(", however much that is") is (window_bytes == 0)
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,7 @@ def test_it_is_said_if_it_is_much(tmp_path: Path, sizes: list[int], takes: str) 
 @pytest.mark.usefixtures("free")
 def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
     said: list[str] = []
-    with pytest.raises(FacilityError, match=r"takes about 3\.0 GiB of memory, and 2\.0 GiB is free") as raised:
+    with pytest.raises(FacilityError, match=r"takes about 3\.0 GiB of memory, but only 2\.0 GiB are free") as raised:
         require_room(tmp_path, logs(tmp_path, GIB, GIB), said.append)
     assert raised.value.hint.startswith("leave out --whole") and said == []
 

@@ -271,12 +271,17 @@ def test_two_are_kept_and_payloads_since_the_older_one(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("window_bytes", "received", "kept"),
-    [(1 << 30, 0, "4.0 MiB"), (1 << 30, 6 << 20, "6.0 MiB"), (1 << 20, 0, "1.0 MiB")],
+    [
+        (1 << 30, 0, "4.0 MiB"),
+        (1 << 30, 6 << 20, "6.0 MiB"),
+        (1 << 20, 1 << 30, "257.0 MiB"),
+        (0, 1 << 30, "1024.0 MiB"),
+    ],
 )
 def test_what_snapshots_take_is_said_at_the_restore_point(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], window_bytes: int, received: int, kept: str
 ) -> None:
-    """DDP sends the model from rank 0, which says it, to the others before the first step."""
+    """Rank 0 prints it, to which DDP sends nothing; the others received the model before."""
     job = Job(tmp_path, 3)
     job.recording.config.window_bytes = window_bytes
     stats = job.recorder.stats()
