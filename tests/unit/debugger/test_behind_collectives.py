@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from prismdbg.debugger.routes import Routes
 from prismdbg.errors import UsageError
 from prismdbg.model.moment import Moment
 from prismdbg.session import answers, notices
@@ -125,6 +126,14 @@ def test_the_last_collective_of_a_rank_beyond_its_record_is_not_the_last_recorde
     assert bench.at("rn") == "3.3"
 
 
+def test_an_exception_behind_an_optimizer_step_is_not_the_last_collective_of_a_rank_beyond_its_record() -> None:
+    bench = Bench(steps_last=True, raises=True, can_save=False)
+    session = bench.debugger.session
+    session.recorded = session.recorded[:-2]
+    session.notice(notices.EndOfLog(moment=Moment(3, 2), tally={}))
+    assert went(bench, "c", "c", "rn") == [("4.0", EXCEPTION), ("", "finished"), ("3.3", "reverse-next")]
+
+
 def test_the_last_recorded_collective_may_not_come_again() -> None:
     bench = Bench(steps_last=True, steps=3, can_save=False)
     bench.debugger.session.recorded = (*bench.rank.moments, Moment(2, 4))
@@ -203,6 +212,11 @@ def test_only_a_checkpoint_at_the_exception_is_there(side: str) -> None:
     assert leg == Leg(checkpoint=3, until=None if side == "raised" else kept.moment.behind)
 
 
+def test_a_checkpoint_at_an_operator_is_there() -> None:
+    kept = Checkpoint(number=3, moment=Moment(3, 3, 2), size_bytes=0, cost_s=0.0, side="event 4")
+    assert kept.position == kept.moment and way_to([kept], kept.moment) == Leg(checkpoint=3, until=None)
+
+
 def test_a_checkpoint_before_the_first_operator_is_not_taken_again_at_the_exception() -> None:
     bench = Bench(raises=True)
     went(bench, "goto 3.2", "goto 3.3")
@@ -258,6 +272,36 @@ def test_back_from_between_collectives_does_not_run_past_here() -> None:
     bench.debugger.do("rc")
     runs = [asked for verb, asked in bench.rank.asked if verb == "resume" and asked["stops"] == "note"]
     assert runs[-1]["events"] == {"until": "1.2.31"}
+
+
+def test_from_a_checkpoint_behind_the_collective_here_no_run_is_asked_for_up_to_that() -> None:
+    """It would lead to the next one, past here."""
+    bench = broken("allocation", "trace on", "goto 1.2", "checkpoint", "goto 1.2.3", ops=4)
+    bench.rank.asked.clear()
+    assert moments(bench, "rc") == ["1.2.2"]
+    runs = [asked for verb, asked in bench.rank.asked if verb == "resume" and asked["stops"] == "note"]
+    assert [asked["until"] for asked in runs] == ["1.2.4"]
+
+
+def test_an_operator_before_the_first_collective_of_a_step_is_looked_for_from_the_last_one_of_the_step_before() -> None:
+    """Which is known from the record: a run up to the step itself would lead to its first collective, past here."""
+    bench = broken("allocation", "trace on", ops=2)
+    bench.rank.asked.clear()
+    Routes(bench.debugger.driver).noted(Moment(2, 0, 1))
+    runs = [asked for verb, asked in bench.rank.asked if verb == "resume" and asked["stops"] == "note"]
+    assert [asked["until"] for asked in runs] == ["1.3", "2.0.2"]
+
+
+def test_a_rank_that_dies_again_is_not_run_beyond_the_operator_of_its_last_place_known() -> None:
+    bench = Bench(ops=2, dies=True)
+    bench.debugger.do("trace on")
+    went(bench, "goto 3.3.2", "c")
+    assert bench.debugger.session.phase is Phase.LOST and bench.debugger.session.moment == Moment(3, 3, 2)
+    bench.debugger.do("break allocation")
+    bench.rank.asked.clear()
+    assert moments(bench, "rc") == ["3.3.1"]
+    runs = [asked for verb, asked in bench.rank.asked if verb == "resume" and asked["stops"] == "note"]
+    assert runs[-1]["until"] == "3.3.2"
 
 
 def test_what_an_exception_behind_here_hits_is_not_past() -> None:
@@ -317,6 +361,14 @@ def test_the_end_of_the_log_and_an_exception_are_no_write(rank: dict[str, bool])
     assert isinstance(found, answers.Wrote) and found.moment == WRITES[0]
 
 
+def test_the_end_of_the_log_before_an_operator_is_no_write() -> None:
+    bench = Bench(ops=2, writes=WRITES[:1], ends_log=True)
+    bench.debugger.do("trace on")
+    assert went(bench, "c", "step!", "step!") == [("3.3", END_OF_LOG), ("3.3", "step"), ("3.3.1", "step")]
+    found = bench.debugger.do("who wrote x")
+    assert isinstance(found, answers.Wrote) and found.moment == WRITES[0]
+
+
 @pytest.mark.parametrize(
     ("rank", "nan_from", "question", "seen"),
     [
@@ -332,4 +384,19 @@ def test_a_nan_that_only_the_place_where_one_stands_shows(
     bench = Bench(nan_from=nan_from, **rank)
     bench.at("c")
     found = bench.debugger.do(question)
-    assert isinstance(found, answers.Originated) and str(found.seen_at) == seen
+    assert isinstance(found, answers.Originated) and (str(found.seen_at), str(found.moment)) == (seen, seen)
+
+
+def test_no_nan_where_the_program_has_ended_is_said_and_nothing_is_asked_of_it() -> None:
+    bench = Bench(steps_last=True)
+    bench.at("c")
+    with pytest.raises(UsageError, match=r"no NaN or infinity in the data sent and received up to 4\.0$"):
+        bench.debugger.do("origin")
+
+
+@pytest.mark.parametrize("nan_from", [None, Moment(0, 1)])
+def test_at_the_start_moment_no_nan_is_behind(nan_from: Moment | None) -> None:
+    """The run up to there stops at the first collective, which is not; and a parked rank cannot be asked."""
+    bench = Bench(nan_from=nan_from, parked=True)
+    with pytest.raises(UsageError, match=r"no NaN or infinity in the data sent and received up to 0\.[01]$"):
+        bench.debugger.do("origin")

@@ -389,3 +389,46 @@ def test_small_payloads_of_before_a_restore_point_do_not_tell_for_larger_ones(
     for segment in (SMALL, LARGE) if is_there else (SMALL,):
         (tmp_path / fmt.payload_segment(segment)).touch()
     assert kept_from_the_start(tmp_path) is kept
+
+
+MADE = {"flags": fmt.CompleteFlag.SYNTHESIZED, "op": "allreduce_"}
+FROM_A_DONOR, ECHOED = ({**MADE, "made": synthesis.NUMBERS[way]} for way in (synthesis.DONOR, synthesis.ECHO))
+
+
+@pytest.mark.parametrize(
+    ("needs", "needs_none"),
+    [
+        ({"op": "allgather_", "root": 0}, {"op": "broadcast_", "root": 0}),
+        ({"op": "broadcast_", "root": 1}, {"op": "broadcast_", "root": 0}),
+        ({}, {"group": "unknown"}),
+        ({}, {"outputs": ()}),
+        ({}, {"status": fmt.Status.FAILED}),
+        ({}, {"is_open": True}),
+        (FROM_A_DONOR, ECHOED),
+    ],
+    ids=["op", "root", "group", "tensors", "failed", "open", "synthesized"],
+)
+def test_one_that_needs_no_payload_does_not_tell_for_one_that_does(
+    tmp_path: Path, needs: dict[str, Any], needs_none: dict[str, Any]
+) -> None:
+    """Of those that are alike one is looked at; these are alike in all else."""
+    for order in ((needs, needs_none), (needs_none, needs)):
+        log = TinyLog(tmp_path / str(order.index(needs)))
+        log.group("0", (0, 1), "default_pg")
+        for nth, given in enumerate(order, 1):
+            issued = {key: given[key] for key in ("op", "root", "group", "outputs") if key in given}
+            ended = {key: given[key] for key in ("status", "flags", "made") if key in given}
+            record = log.issue(0, nth, **issued)
+            if not given.get("is_open"):
+                log.complete(record, **ended)
+        assert not kept_from_the_start(log.folder)
+
+
+def test_a_log_without_its_first_collective_or_without_any_has_nothing_from_the_start(tmp_path: Path) -> None:
+    """A collective that was not written, as on a full disk, leaves a gap in the numbers."""
+    log = TinyLog(tmp_path)
+    log.group("0", (0, 1), "default_pg")
+    assert not kept_from_the_start(tmp_path)
+    log.records = 1
+    log.complete(log.issue(0, 2), bytes(16))
+    assert not kept_from_the_start(tmp_path)

@@ -182,6 +182,12 @@ def test_a_moment_that_was_come_to_on_the_way_to_one_that_never_was() -> None:
     assert [check.outcome for check in findings.checks] == [Outcome.FAILED, Outcome.HELD]
 
 
+def test_of_several_moments_that_never_were_each_is_told_where_the_rank_went_instead() -> None:
+    findings = carried_out("expect:\n - {that: loss > 0, at: 1.7}\n - {that: loss > 1, at: 1.8}\n")
+    texts = [check.message for check in findings.checks]
+    assert texts == [f"1.{at} does not exist in this run: the rank went from 0.0 to 2.1" for at in (7, 8)]
+
+
 @pytest.mark.parametrize(
     ("at", "note"),
     [

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -214,6 +216,17 @@ def test_windows_cover_everything_before_here_once_the_latest_first() -> None:
     assert [(leg.checkpoint, str(leg.until)) for leg in legs] == [(5, "3.0"), (3, "2.4"), (0, "1.1")]
     assert all(leg.note for leg in legs)
     assert windows(IMAGES, Moment(3), first=Moment(2, 9)) == legs[:1]
+    at_an_image = [(leg.checkpoint, str(leg.until)) for leg in windows(IMAGES, Moment(2, 4))]
+    assert at_an_image == [(3, "2.4"), (0, "1.1")], "nothing lies between it and here"
+
+
+def test_an_image_at_an_exception_comes_after_one_of_its_collective() -> None:
+    """It is told with the same moment, and may have the lower number."""
+    images = (IMAGES[0], replace(image(7, "4.1"), side="raised"), replace(image(8, "4.1"), side="asked"))
+    behind = Moment(4, 1).behind
+    assert nearest(images, behind).number == 7 and nearest(images, Moment(4, 1)).number == 8
+    legs = windows(images, Moment(4, 1).end)
+    assert [(leg.checkpoint, leg.until) for leg in legs] == [(7, Moment(4, 1).end), (8, behind), (0, Moment(4, 1))]
 
 
 def test_the_image_between_the_closest_neighbours_is_dropped() -> None:

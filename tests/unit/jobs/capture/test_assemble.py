@@ -312,8 +312,12 @@ def test_that_a_rank_read_more_files_than_are_noted_is_said(
     assert (said in capsule.manifest.notes) is (count == 2)
 
 
-def test_the_images_of_a_checkpoint_that_stays_are_linked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They may be as large as the machine's memory. CRIU makes them readable for others, a capsule's files are not."""
+@pytest.mark.parametrize("is_own", [True, False])
+def test_the_images_of_a_checkpoint_that_stays_are_linked(
+    is_own: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They may be as large as the machine's memory. CRIU makes them readable for others, a capsule's files are not:
+    another user's, whose mode stays, are copied."""
     run = run_folder(tmp_path / "run")
     images = run.checkpoints / "0" / "0.1" / "images"
     (images / "gpu").mkdir(parents=True)
@@ -323,6 +327,14 @@ def test_the_images_of_a_checkpoint_that_stays_are_linked(tmp_path: Path, monkey
         path.chmod(0o644)
     engine = SimpleNamespace(read=lambda images: SimpleNamespace(files=[]))
     monkeypatch.setattr(assemble_module.choice, "find", lambda: engine)
+    change_mode = Path.chmod
+
+    def chmod(path: Path, mode: int) -> None:
+        if path.is_relative_to(images) and not is_own:
+            raise PermissionError(1, "Operation not permitted")
+        change_mode(path, mode)
+
+    monkeypatch.setattr(Path, "chmod", chmod)
     capsule = assemble(
         Ingredients(
             run=run, folder=run.ranks / "0", output=tmp_path / "capsule", origin=Origin.IMAGE,
@@ -331,5 +343,6 @@ def test_the_images_of_a_checkpoint_that_stays_are_linked(tmp_path: Path, monkey
     )  # fmt: skip
     for path in pages:
         in_capsule = capsule.path / layout.CHECKPOINT / path.relative_to(images)
-        assert in_capsule.samefile(path) and path.stat().st_nlink == 2
-        assert path.stat().st_mode & 0o777 == 0o600
+        assert in_capsule.samefile(path) is is_own and path.stat().st_nlink == 1 + is_own
+        assert in_capsule.stat().st_mode & 0o777 == 0o600
+        assert path.stat().st_mode & 0o777 == (0o600 if is_own else 0o644)

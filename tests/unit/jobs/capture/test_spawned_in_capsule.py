@@ -21,7 +21,7 @@ from prismdbg.cli.exit_codes import ExitCode
 from prismdbg.errors import NotReplayable
 from prismdbg.jobs.capture import capture
 from prismdbg.jobs.capture.assemble import Ingredients, assemble
-from prismdbg.jobs.capture.secret_search import PAYLOAD_BYTES, SPAWNED, report
+from prismdbg.jobs.capture.secret_search import KNOWN, PAYLOAD_BYTES, SPAWNED, report
 from prismdbg.jobs.storage.run_folder import RunFolder
 
 COMMAND = "from multiprocessing.spawn import spawn_main; spawn_main(tracker_fd=6, pipe_handle=8)"
@@ -62,6 +62,15 @@ def test_variables_and_arguments_are_redacted_in_it_and_stay_pickles(tmp_path: P
     states = {(finding.place, finding.state) for finding in report(capsule).findings}
     assert {("argument --token", "redacted"), ("variable API_KEY", "redacted"), (SPAWNED, "kept")} == states
     assert capsule.rank()["argv"] == ["train.py", "--token", "<redacted>"]
+
+
+def test_a_value_is_found_in_it_again_where_no_name_is_beside_it(tmp_path: Path) -> None:
+    given = pickle.dumps({"password": SECRET}) + pickle.dumps([f"left {SECRET} over"])
+    hits = [hit for hit in report(captured(tmp_path, given)).hits if hit.part == layout.SPAWNED]
+    assert sorted((given[hit.start : hit.stop].decode(), hit.what == KNOWN) for hit in hits) == [
+        (SECRET, False),
+        (SECRET, True),
+    ]
 
 
 WORDS = ["swordfish", "opensesame", "pw1x", "p\u00e4ssw\u00f6rd"]

@@ -95,6 +95,17 @@ def test_it_is_taken_from_run(where: str, over: Callable[[RunFolder], None], run
     assert requests_in(run) == []
 
 
+def test_what_its_prologue_lacks_is_a_note_of_the_capsule(run: RunFolder, tmp_path: Path) -> None:
+    prologue = run.states / "0" / "prologue"
+    shutil.rmtree(prologue)
+    log = write_training(prologue, 1, rank=0)
+    log.note("remark", text="something else")
+    log.note("not_in_prologue", text="20 MB of it are not kept")
+    end(run)
+    notes = taken(run, tmp_path / "mine").manifest.notes
+    assert "20 MB of it are not kept" in notes and "something else" not in notes
+
+
 def test_it_is_the_default_of_the_command(run: RunFolder, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     end(run)
     assert main.run(["capture", str(run.path), "--rank", "0", "-o", str(tmp_path / "mine")]) == ExitCode.OK

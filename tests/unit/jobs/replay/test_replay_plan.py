@@ -161,7 +161,7 @@ def test_the_starter_never_ends_a_rank_before_its_deadline(tmp_path: Path, deadl
         start(runtime, plan, capsule, print, deadline, plan.unhidden)
     (spec,) = runtime.specs
     told = json.loads(write_spec(spec, Isolation.NONE).read_text())
-    assert time.monotonic() + told["longest_s"] > deadline.at_s or told["longest_s"] == deadline.at_s == math.inf
+    assert told["longest_s"] >= deadline.bound_s + 30
 
 
 @pytest.mark.parametrize(
