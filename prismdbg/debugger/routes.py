@@ -86,8 +86,7 @@ class Routes:
     def _back_to_last_collective(self) -> None:
         """The last recorded one, unless the rank issued others."""
         here, session = self.here(), self._session
-        recorded = () if session.left_recording else session.recorded
-        if last_recorded := max((at for at in recorded if at < here), default=None):
+        if last_recorded := self._last_recorded(here):
             self.back_to(last_recorded)
             if session.position == last_recorded:
                 return
@@ -96,6 +95,11 @@ class Routes:
             self._driver.return_to(0)
         else:
             self.back_to(last.moment)
+
+    def _last_recorded(self, before: Moment) -> Moment | None:
+        """None where none is, or the rank has left the recording."""
+        recorded = () if self._session.left_recording else self._session.recorded
+        return max((at for at in recorded if at < before), default=None)
 
     def back_to(self, place: Moment) -> None:
         """Exactly there, by the nearest checkpoint; what lies on the way was told before."""
@@ -254,8 +258,11 @@ class Routes:
 
     def _runs_to(self, here: Moment, last_told: Moment | None) -> list[Json]:
         """What is asked for on the way to a place from anywhere before it, without running past it. To an operator by
-        the collective before it, where that is known: from there on each event is looked at."""
+        the collective before it, where that is known: from there on each event is looked at. To the program's end by
+        the last recorded one: an older rank tells no hits where it ends, but does where it stops."""
         session, place = self._session, last_told or here
+        if place == place.end:
+            return [{"until": str(at)} for at in (self._last_recorded(place), place) if at is not None]
         if not (place.is_between and self._driver.traces):
             return [{"until": str(place)}]
         before = _collective_of(place)

@@ -39,6 +39,12 @@ def fold(folder: Path, budget_bytes: int, needed_from: int | None = None) -> int
     return len(dropped)
 
 
+def needed_after(past_records: int) -> int:
+    """The collective from which on a log must be there for a start after that many: what the rank read after the last
+    of them is needed, too."""
+    return max(past_records - 1, 0)
+
+
 def reaches(folder: Path, record_id: int, older: Collection[int] = ()) -> bool:
     """Whether a log has all collectives from this one on, and these `older` ones. One that was not complete when its
     segment went stays in the preface as long."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+from prismdbg.model.moment import Moment
+
 MAX_LOGGED = 16  # expressions in the text of a logpoint
 
 
@@ -39,3 +41,8 @@ class StopReason(StrEnum):
 
 ON_THE_WAY = (StopReason.UNTIL, StopReason.NEXT, StopReason.STEP, StopReason.SPACING)  # how a verb was carried out
 AT_NO_EVENT = (StopReason.PARKED, StopReason.START, StopReason.RESTORED)
+
+
+def place_of(moment: Moment, reason: str) -> Moment:
+    """Of a stop: by this it is before or after other places."""
+    return moment.behind if reason == StopReason.EXCEPTION else moment

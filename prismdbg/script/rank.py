@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from prismdbg.debugger.debugger import Debugger
 from prismdbg.debugger.driver import Interrupted
 from prismdbg.errors import PrismError, UsageError, WaitTimeout
-from prismdbg.model.breakpoints import StopReason
+from prismdbg.model.breakpoints import StopReason, place_of
 from prismdbg.model.moment import Moment
 from prismdbg.protocol.client import NotWaitedFor
 from prismdbg.script.findings import Past
@@ -39,7 +39,7 @@ class Stand:
     @property
     def position(self) -> Moment:
         """As `Stopped.position` has it."""
-        return self.moment.behind if self.reason == StopReason.EXCEPTION else self.moment
+        return place_of(self.moment, self.reason)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

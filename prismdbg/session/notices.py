@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from prismdbg.errors import UsageError
-from prismdbg.model.breakpoints import StopReason
+from prismdbg.model.breakpoints import StopReason, place_of
 from prismdbg.model.frame import Frame
 from prismdbg.model.moment import Moment
 from prismdbg.model.plain_text import one_line
@@ -48,8 +48,8 @@ class Stopped:
 
     @property
     def position(self) -> Moment:
-        """The moment, by which it is before or after other places."""
-        return self.moment.behind if self.reason == StopReason.EXCEPTION else self.moment
+        """By this it is before or after other places."""
+        return place_of(self.moment, self.reason)
 
     @property
     def side(self) -> str:

@@ -74,10 +74,15 @@ def _require(recorder: str) -> None:
         pytest.skip(reason)
 
 
+LATE = ("--step", "40")  # the step in which the corrupt record is met: by then there are checkpoints
+# Three times the example's: its steps are so short that the job may end before each rank had a checkpoint.
+LONG_STEPS = ("--batch", "24")
+
+
 @pytest.fixture(scope="session")
 def nan_scores(new_session_folder: Callable[[str], Path]) -> Path:
-    """As the example's, but the corrupt record is met late: by then there are checkpoints, also on a fast machine."""
-    return _scores(new_session_folder("scores"), "--step", "40")
+    """Those of `nan_with_checkpoints`."""
+    return _scores(new_session_folder("scores"), *LATE, *LONG_STEPS)
 
 
 def _scores(folder: Path, *options: str) -> Path:
@@ -86,15 +91,15 @@ def _scores(folder: Path, *options: str) -> Path:
     return path
 
 
-def _nan_job(scores: Path, steps: int = 44) -> list[str]:
-    return forked(INCIDENTS / "nan" / "train.py", "--steps", str(steps), "--scores", scores, ranks=4)
+def _nan_job(scores: Path, *options: str, steps: int = 44) -> list[str]:
+    return forked(INCIDENTS / "nan" / "train.py", "--steps", str(steps), "--scores", scores, *options, ranks=4)
 
 
 @pytest.fixture(scope="session")
 def nan_early(new_session_folder: Callable[[str], Path]) -> Taken:
     """As the example's: its NaN is at 11.1. What goes back from there, or searches, has less to run again."""
     home = new_session_folder("nan-early")
-    with recording(_nan_job(_scores(home), 14), home, "--window", "all") as job:
+    with recording(_nan_job(_scores(home), steps=14), home, "--window", "all") as job:
         ended = job.end()
         assert len(job.capsules) == 1, ended.output[-3000:]
         return Taken(recording=job, ended=ended, capsule=job.capsules[0])
@@ -102,15 +107,16 @@ def nan_early(new_session_folder: Callable[[str], Path]) -> Taken:
 
 @pytest.fixture(scope="session")
 def nan_with_checkpoints(new_session_folder: Callable[[str], Path], nan_scores: Path) -> Taken:
-    with recording(_nan_job(nan_scores), new_session_folder("nan"), "--checkpoint-every", 5) as job:
+    with recording(_nan_job(nan_scores, *LONG_STEPS), new_session_folder("nan"), "--checkpoint-every", 5) as job:
         ended = job.end()
         assert len(job.capsules) == 1, ended.output[-3000:]
         return Taken(recording=job, ended=ended, capsule=job.capsules[0])
 
 
 @pytest.fixture(scope="session")
-def nan_from_start(new_session_folder: Callable[[str], Path], nan_scores: Path) -> Taken:
-    with recording(_nan_job(nan_scores), new_session_folder("nan-start"), "--window", "all") as job:
+def nan_from_start(new_session_folder: Callable[[str], Path]) -> Taken:
+    home = new_session_folder("nan-start")
+    with recording(_nan_job(_scores(home, *LATE)), home, "--window", "all") as job:
         ended = job.end()
         assert len(job.capsules) == 1, ended.output[-3000:]
         return Taken(recording=job, ended=ended, capsule=job.capsules[0])

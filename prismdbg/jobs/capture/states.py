@@ -21,7 +21,7 @@ from prismdbg.jobs.capture.payload_parts import add_payloads
 from prismdbg.jobs.storage.ranks_alive import RankProcess
 from prismdbg.jobs.storage.run_folder import RunFolder
 from prismdbg.log.columns import LAST_BYTES, NOT_ENDED, LogColumns, read_whole
-from prismdbg.log.folding import reaches
+from prismdbg.log.folding import needed_after, reaches
 from prismdbg.log.rank_log import read_log
 from prismdbg.model.moment import Moment
 from prismdbg.settings.state_folders import STATES, states_of, unfinished_in
@@ -37,9 +37,7 @@ class KeptState:
 
     @property
     def needed_from(self) -> int:
-        """The collective from which on the log must be there: what the rank read after the last one before the snapshot
-        is needed, too."""
-        return max(self.past_records - 1, 0)
+        return needed_after(self.past_records)
 
     def is_in(self, log: Path) -> bool:
         """Whether the log still reaches back to it."""

@@ -24,7 +24,7 @@ from prismdbg.jobs.capture.capture import (
 from prismdbg.jobs.capture.communicators import require_saveable
 from prismdbg.jobs.capture.costs import SPARE_BYTES, predict_image
 from prismdbg.jobs.storage.run_folder import RunFolder, read_json, write_json
-from prismdbg.log.folding import reaches
+from prismdbg.log.folding import needed_after, reaches
 from prismdbg.model.moment import Moment
 from prismdbg.protocol.client import NotWaitedFor
 
@@ -48,13 +48,11 @@ class Checkpoint:
 
     @property
     def needed_from(self) -> int:
-        """The collective from which on the log must be there: what the rank read after the last one before the
-        checkpoint is needed, too."""
-        return min((max(self.past_records - 1, 0), *self.in_flight))
+        return min((needed_after(self.past_records), *self.in_flight))
 
     def is_in(self, log: Path) -> bool:
         """Whether the log still reaches back to it."""
-        return reaches(log, max(self.past_records - 1, 0), self.in_flight)
+        return reaches(log, needed_after(self.past_records), self.in_flight)
 
     def leads_to(self, step: int) -> bool:
         """Whether a replay from here goes through a whole step before `step`."""

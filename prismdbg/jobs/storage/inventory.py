@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -28,6 +29,7 @@ from prismdbg.settings.process_stat import seconds_since, start_ticks
 
 _RUN_FIELDS = frozenset({"command", "started_wall_ns"})  # of every run, and of few other files called run.json
 _CLOCK_S = 1.0  # by which two clocks may differ
+_FAILS = (errno.EIO, errno.ESTALE)
 DEPTH = 3  # how far below the given folder runs and capsules are looked for
 
 
@@ -263,12 +265,13 @@ def _children(path: Path) -> list[Path]:
     """None of what is no folder, or may not be read."""
     if path_kind.is_link(path) or not path_kind.is_folder(path):
         return []
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(PermissionError, FileNotFoundError):
         return sorted(path.iterdir())
     return []
 
 
 def _kind(path: Path) -> ItemKind | None:
+    _require_answer(path)
     if is_partial(path):
         return ItemKind.PARTIAL if is_abandoned(path) else None
     if path_kind.is_folder(path):
@@ -278,6 +281,15 @@ def _kind(path: Path) -> ItemKind | None:
         return ItemKind.RUN if path_kind.is_file(run.run_json) and path_kind.is_folder(run.ranks) else None
     is_packed = path.name.endswith(layout.PACKED_SUFFIX) and path_kind.is_file(path)
     return ItemKind.PACKED if is_packed or _is_encrypted(path) else None
+
+
+def _require_answer(path: Path) -> None:
+    """`OSError` where its file system fails. Elsewhere that is nothing, but what is not seen here is not counted."""
+    try:
+        path.lstat()
+    except OSError as error:
+        if error.errno in _FAILS:
+            raise
 
 
 def _is_encrypted(path: Path) -> bool:

@@ -47,9 +47,9 @@ def test_a_nan_is_named_and_the_job_goes_on(nan: Taken) -> None:
 def test_a_nan_capsule_of_an_image_begins_at_a_checkpoint(nan_with_checkpoints: Taken) -> None:
     manifest = nan_with_checkpoints.manifest
     costs = nan_with_checkpoints.recording.supervisor["checkpoints"]
-    # how many rounds there are before the job ends depends on the machine; but no rank has two turns in one
+    # how many rounds there are before the job ends depends on the machine; but all ranks have one turn in each
     turns = [cost["rank"] for cost in costs]
-    assert "2" in turns
+    assert set(turns[:4]) == {"0", "1", "2", "3"}
     assert all(len(set(turns[at : at + 4])) == len(turns[at : at + 4]) for at in range(0, len(turns), 4))
     assert nan_with_checkpoints.recording.supervisor["problems"] == []
     assert Moment(5) <= manifest.moment_a < manifest.moment_b

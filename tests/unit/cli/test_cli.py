@@ -451,14 +451,20 @@ def test_a_verdict_is_the_same_for_a_reader_that_has_enough(
     assert subprocess.run(shell, env=child_environment, timeout=60).returncode == ExitCode.BAD_CAPSULE
 
 
-@pytest.mark.parametrize("name", ["diff", "doctor", "emulate", "replay", "setup", "sweep", "verify"])
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [
+        *((name, ExitCode.UNREAD) for name in ("diff", "doctor", "emulate", "replay", "setup", "sweep", "verify")),
+        *((name, ExitCode.OK) for name in ("debug", "status")),  # they judge nothing
+    ],
+)
 def test_a_reader_that_ends_before_the_verdict_has_not_heard_that_all_is_well(
-    name: str, monkeypatch: pytest.MonkeyPatch
+    name: str, code: ExitCode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(registry, "entries", lambda: {name: FakeEntry(raising(BrokenPipeError()), name)})
     monkeypatch.setattr(console, "readers_gone", lambda: [9])
     monkeypatch.setattr(console, "forget", lambda _: None)
-    assert main.run([name]) == ExitCode.UNREAD
+    assert main.run([name]) == code
 
 
 def test_an_output_that_is_full_is_one_error(

@@ -20,10 +20,14 @@ from prismdbg.cli.commands import record as record_command
 from prismdbg.importers import json_stream, kineto, memory_snapshot, plain_pickle
 from prismdbg.jobs.capture.assemble import CONTEXT_RECORDS
 from prismdbg.jobs.record.checkpoints import KEPT
+from prismdbg.jobs.record.log_retention import FAR_OFF
 from prismdbg.jobs.record.record import RecordRequest
+from prismdbg.jobs.storage.log_memory import TOLD_BYTES
+from prismdbg.log.folding import ESTIMATED_AFTER_NS, ESTIMATED_FROM
 from prismdbg.log.joining import JOINED_BYTES
 from prismdbg.rank.c10d.store import MANY_RANKS
 from prismdbg.rank.recording.inputs import outcomes
+from prismdbg.rank.recording.recorder import ALL_SMALL_BYTES, SMALL_BYTES
 from prismdbg.runtime.limits import MARGIN_BYTES
 from prismdbg.settings.file_system import LONGEST_WAIT_S
 
@@ -145,6 +149,16 @@ def test_no_guarantee_is_without_a_row(name: str, heading: str, at_least: int) -
         ("docs/recording.md", "another {} MiB", EVENT_SEGMENT_BYTES >> 20),
         ("docs/recording.md", "about {:,} collectives before its start moment", CONTEXT_RECORDS),
         ("docs/recording.md", "fewer than {} ranks", MANY_RANKS),
+        ("docs/recording.md", "payloads of up to {} KiB, such as the configuration,", SMALL_BYTES >> 10),
+        ("docs/recording.md", "are always kept, up to {} MiB of them per", ALL_SMALL_BYTES >> 20),
+        ("docs/recording.md", "if that is more than {:.0f} MB", TOLD_BYTES / 1e6),
+        (
+            "docs/recording.md",
+            "After the first {} collectives of a rank, or those of its first minute,",
+            ESTIMATED_FROM,
+        ),
+        ("docs/recording.md", "wrong by more than a factor of {}", FAR_OFF),
+        ("docs/how-recording-works.md", "payloads of up to {} KiB are written into segments", SMALL_BYTES >> 10),
         ("docs/many-nodes.md", "joined into files of up to {} MiB", JOINED_BYTES >> 20),
         ("docs/replaying.md", "Up to {} KiB of output are noted per program", outcomes.MOST_OUTPUT_BYTES >> 10),
         ("docs/replaying.md", "and {} programs and", outcomes.MOST_PROGRAMS),
@@ -173,6 +187,7 @@ def test_bounds_of_other_tools_files_are_those_of_the_code(said: str, bounds: tu
 
 
 def test_figures_in_other_languages_are_those_of_the_code() -> None:
+    assert ESTIMATED_AFTER_NS == 60 * 10**9 and "those of its first minute" in document("docs/recording.md")
     assert KEPT == 2 and "twice per rank with --checkpoint-every" in document("docs/recording.md")
     oldest = ".".join(map(str, bundle.OLDEST))
     assert f"CRIU {oldest} or newer" in document("docs/recording.md")

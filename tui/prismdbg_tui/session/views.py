@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Any
 
 from prismdbg.errors import Divergence, RankLost
-from prismdbg.model.breakpoints import AT_NO_EVENT, StopReason
+from prismdbg.model.breakpoints import AT_NO_EVENT, place_of
 from prismdbg.model.collective import Frame
 from prismdbg.model.moment import Moment
 from prismdbg.model.plain_text import one_line, plain
@@ -109,9 +109,9 @@ class State:
     @property
     def position(self) -> Moment:
         """As `Session.position` has it."""
-        if self.phase in (Phase.FINISHED, Phase.HUNG):
+        if self.phase in (Phase.FINISHED, Phase.HUNG, Phase.LOST):
             return self.moment.end
-        return self.moment.behind if self.reason == StopReason.EXCEPTION else self.moment
+        return place_of(self.moment, self.reason)
 
     @property
     def is_outside(self) -> bool:

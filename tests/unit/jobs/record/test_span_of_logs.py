@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from tiny_log import TinyLog
 
+from prismdbg.jobs.record import log_retention
+from prismdbg.jobs.record.ledger import Ledger
 from prismdbg.jobs.record.record import RecordRequest, prepare
 from prismdbg.jobs.record.supervisor import Policy, Supervisor
 
@@ -100,6 +102,22 @@ def test_an_estimate_that_was_far_off_is_corrected(watched: tuple[Supervisor, li
     log.next_segment()
     look(supervisor)
     assert len(said) == 2 and said[0].startswith("estimate: ") and said[1].startswith("at its present pace, ")
+
+
+@pytest.mark.parametrize(("off", "is_corrected"), [(0.47, True), (0.53, False), (1.9, False), (2.1, True)])
+def test_an_estimate_is_corrected_beyond_a_factor_of_two(
+    off: float, is_corrected: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_retention, "span_estimated_s", lambda folder, log_bytes: 5 * 3600.0)
+    monkeypatch.setattr(log_retention, "span_kept_s", lambda folder, log_bytes: off * 5 * 3600.0)
+    run = prepare(RecordRequest(output=tmp_path / "run", command=(sys.executable, "-c", ""), policy=Policy()))
+    said: list[str] = []
+    retention = log_retention.LogRetention(
+        run, 1 << 24, Ledger(tmp_path / "supervisor.json", 1, 3, said.append), said.append
+    )
+    retention.estimate_span([run.ranks / "0"])
+    retention.shorten(run.ranks / "0")
+    assert [text.partition(":")[0] for text in said[:1]] == ["estimate"] and len(said) == 1 + is_corrected
 
 
 def test_of_a_job_that_has_ended_none_is_made(watched: tuple[Supervisor, list[TinyLog], list[str]]) -> None:

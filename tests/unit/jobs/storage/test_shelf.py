@@ -17,6 +17,7 @@ from capsules import MANIFEST, make_capsule
 from prismdbg.capsule.capsule_dir import CapsuleWriter
 from prismdbg.capsule.partial import removed_name
 from prismdbg.cli import main
+from prismdbg.cli.exit_codes import ExitCode
 from prismdbg.errors import UsageError
 from prismdbg.jobs.storage import inventory
 from prismdbg.jobs.storage.archive_crypto import MAGIC
@@ -298,6 +299,34 @@ def test_a_folder_that_may_not_be_read_is_passed_over(tmp_path: Path, monkeypatc
     assert [item.path.name for item in inventory.find(tmp_path)] == ["capsule1", "capsule2"]
     assert main.run(["rm", str(tmp_path), "--keep", "1"]) == 0
     assert [item.path.name for item in inventory.find(tmp_path)] == ["capsule2"]
+
+
+@pytest.mark.parametrize(("number", "hint"), [(errno.ESTALE, "check the file server"), (errno.EIO, "check the disk")])
+@pytest.mark.parametrize("asked", ["iterdir", "stat"])
+def test_a_folder_of_a_file_system_that_fails_is_an_error(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    asked: str,
+    number: int,
+    hint: str,
+) -> None:
+    """What cannot be counted there may be what is to be kept."""
+    failing = tmp_path / "failing"
+    failing.mkdir()
+    capsules = [make_capsule(tmp_path / f"capsule{at}", replace(MANIFEST, created_ns=at)).path for at in (1, 2)]
+    answer = getattr(Path, asked)
+
+    def failed(path: Path, **how: bool) -> Any:
+        if path == failing:
+            raise OSError(number, os.strerror(number), str(path))
+        return answer(path, **how)
+
+    monkeypatch.setattr(Path, asked, failed)
+    for line in (["list"], ["rm", "--keep", "1"]):
+        assert main.run([*line, str(tmp_path)]) == ExitCode.LACKING
+        assert capsys.readouterr().err == f"error: {failing}: {os.strerror(number)}\n  try: {hint}\n"
+    assert all(capsule.exists() for capsule in capsules)
 
 
 def test_an_encrypted_archive_is_listed_and_removed_only_if_forced(tmp_path: Path) -> None:
