@@ -27,9 +27,9 @@ from prismdbg.log.folding import ESTIMATED_AFTER_NS, ESTIMATED_FROM
 from prismdbg.log.joining import JOINED_BYTES
 from prismdbg.rank.c10d.store import MANY_RANKS
 from prismdbg.rank.recording.inputs import outcomes
-from prismdbg.rank.recording.recorder import ALL_SMALL_BYTES, SMALL_BYTES
 from prismdbg.runtime.limits import MARGIN_BYTES
 from prismdbg.settings.file_system import LONGEST_WAIT_S
+from prismdbg.settings.state_folders import ALL_SMALL_BYTES, SMALL_BYTES
 
 ROOT = Path(__file__).parents[3]
 TABLE = ROOT / "tests" / "promises.md"
