@@ -140,8 +140,10 @@ class _Evaluation:
         if sign in ("is", "is not"):
             return _COMPARISON[sign](left, right)
         if sign in ("in", "not in"):
-            container = self._environment.operand(right)
-            found = objects.contains(self._environment.operand(left), container, self._environment.kinds)
+            value, container = self._environment.operand(left), self._environment.operand(right)
+            if objects.exactly(container, self._environment.kinds):
+                self._environment.admit(value, container)
+            found = objects.contains(value, container, self._environment.kinds)
             return found is (sign == "in")
         left, right = self._operands(left, right, objects.compared)
         return _COMPARISON[sign](left, right)

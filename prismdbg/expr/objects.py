@@ -95,6 +95,16 @@ def namespaces(kind: type) -> list[Any]:
     return [_NAMESPACE(base) for base in _MRO(kind)]
 
 
+def slots(kind: type) -> dict[str, Any]:
+    """Real slots by name: a member descriptor runs no code of the program."""
+    return {
+        name: member
+        for space in namespaces(kind)
+        for name, member in space.items()
+        if type(name) is str and type(member) is types.MemberDescriptorType
+    }
+
+
 def short_name(kind: type) -> str:
     """A class's own name, without asking its own class."""
     return str(builtin(type.__dict__["__name__"].__get__(kind)))
@@ -199,6 +209,11 @@ def operand(value: Any, kinds: frozenset[type]) -> Any:
         f"a {kind_name(value)} is an object of the program, whose operators are not run here",
         hint="print one of its parts; `is` compares any two objects",
     )
+
+
+def is_plain_value(value: Any) -> bool:
+    """Whether it is one whose comparison is Python's own, and no container."""
+    return exactly(value, _COMPARED)
 
 
 def compared(value: Any, kinds: frozenset[type]) -> Any:

@@ -166,7 +166,7 @@ class Assume:
     group: Annotated[str, "only in this group: its name or title"] = ""
     answer: Annotated[Answers | None, "what they send; default: as recorded"] = None
     seed: Annotated[Count, "seed of the noise: the same seed gives the same values"] = ZERO
-    late: Annotated[Seconds | None, "delay of each answer, in seconds"] = None
+    late: Annotated[Seconds | None, "delay of each answer, in seconds; beyond the timeout, the collective fails"] = None
     missing: Annotated[bool, "they never come: the collective fails with a timeout"] = False
 
 

@@ -23,9 +23,9 @@ from prismdbg.expr.objects import (
     is_a,
     kind_name,
     kind_text,
-    namespaces,
     of_name,
     size,
+    slots,
     vars_of,
 )
 from prismdbg.rank.debug.tensor_summary import dtype_name, plain, summary
@@ -155,8 +155,8 @@ def _owner_of(function: types.BuiltinFunctionType) -> str:
 def _path_text(path: pathlib.PurePath) -> str:
     """From what it holds, which it would ask for its text: the program may have replaced that. Empty where that is no
     plain text."""
-    slots = _slots(type(path))
-    held = {name: slots[name].__get__(path) for name in _PATH_PARTS if name in slots and _is_set(slots[name], path)}
+    own = slots(type(path))
+    held = {name: own[name].__get__(path) for name in _PATH_PARTS if name in own and _is_set(own[name], path)}
     if type(text := held.get("_str")) is str:
         return text
     parts = held.get("_raw_paths", held.get("_parts"))
@@ -219,26 +219,16 @@ def _fields(value: Any) -> dict[str, Any]:
     if is_a(value, (type, types.FunctionType, types.ModuleType, enum.Enum)):
         return {}
     held = vars_of(value) or {}
-    slots = _slots(type(value))
-    names = (*held, *slots)
+    members = slots(type(value))
+    names = (*held, *members)
     found = {}
     for name in islice((n for n in names if type(n) is str and not n.startswith("_")), MAX_ITEMS):
         try:
             own = of_name(held, name, held)
-            found[name] = slots[name].__get__(value) if own is held else own
+            found[name] = members[name].__get__(value) if own is held else own
         except (AttributeError, TypeError):  # not set, or a slot of another class
             continue
     return found
-
-
-def _slots(kind: type) -> dict[str, Any]:
-    """Real slots by name: a member descriptor runs no code of the program."""
-    return {
-        name: member
-        for space in namespaces(kind)
-        for name, member in space.items()
-        if type(name) is str and type(member) is types.MemberDescriptorType
-    }
 
 
 def _module(value: torch.nn.Module) -> dict[str, Any]:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import collections
 import inspect
 import math
 import sys
 import types
+import weakref
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from itertools import zip_longest
 from types import FrameType
 from typing import Any
@@ -23,6 +26,7 @@ from prismdbg.rank.program.tensor_parts import is_tensor, is_torchs, local
 MAX_ELEMENTS = 1 << 28
 TENSORS = (torch.Tensor, torch.nn.Parameter)
 VALUES = (torch.dtype, torch.device, torch.layout, torch.memory_format)
+CONTAINERS = (list, tuple, set, frozenset, dict, collections.OrderedDict, collections.deque, torch.Size)
 HELD_BY_MODULES = ("_parameters", "_buffers", "_modules")
 
 
@@ -74,15 +78,61 @@ def attribute(owner: Any, name: str) -> Any:
         if type(found) is types.GetSetDescriptorType:
             return found.__get__(local(owner))
     found = objects.held_as(owner, name)
-    if type(found) is property and is_torchs(type(owner)) and not _is_made_of_others(owner):
-        return found.__get__(owner)
+    by = objects.definer(type(owner), name)
+    if by is not None and type(found) is property and found is objects.own(by, name) and is_torchs(type(owner)):
+        if name == "module" and (wrapped := _wrapped(owner)) is not owner:
+            return wrapped
+        if _is_torchs_throughout(_read_by(found, owner)):
+            return found.__get__(owner)
     return objects.static_attribute(owner, name)
 
 
-def _is_made_of_others(owner: Any) -> bool:
-    """A distribution's properties ask the distributions in it, which may be the program's own."""
-    module = objects.builtin(objects.own(type(owner), "__module__"))
-    return type(module) is str and module.startswith("torch.distributions.")
+def _wrapped(owner: Any) -> Any:
+    """What FSDP of version 1 calls its `module`: that property asks the program's module for its class."""
+    for held in ("_fsdp_wrapped_module", "_checkpoint_wrapped_module"):
+        owner = objects.of_name(module_part(owner, "_modules"), held, owner)
+    return owner
+
+
+def _read_by(found: property, owner: Any) -> list[Any]:
+    """What a property reads, if its code names nothing but what the object itself holds; else the object, all of which
+    it may ask."""
+    code = getattr(found.fget, "__code__", None)
+    if code is None or code.co_freevars or any(type(each) is types.CodeType for each in code.co_consts):
+        return [owner]
+    held = objects.vars_of(owner) or {}
+    read = [(objects.of_name(held, name, held), objects.held_as(owner, name)) for name in code.co_names]
+    return [value for value, _ in read] if all(own is value for own, value in read) else [owner]
+
+
+def _is_torchs_throughout(left: list[Any]) -> bool:
+    """Whether all that these hold are plain values and objects of torch's own classes. Any other may be asked by a
+    property of torch's, as a sampler asks its data set for the length."""
+    seen, known = set[int](), set(map(id, (*CONTAINERS, *VALUES, torch.Generator, weakref.ref)))
+    while left and len(seen) + len(left) < objects.MAX_LOOKED:
+        found = left.pop()
+        if objects.is_plain_value(found) or id(found) in seen:
+            continue
+        kind = found if objects.is_a(found, type) else type(found)
+        if id(kind) not in known and not is_torchs(kind):
+            return False
+        known.add(id(kind))
+        seen.add(id(found))
+        left += () if kind is found else _held_by(found)
+    return not left
+
+
+def _held_by(value: Any) -> Iterator[Any]:
+    if type(value) is weakref.ref:
+        yield value()
+    if objects.is_a(value, objects.CONTAINERS):
+        yield from objects.elements(value)
+    for held in (value if objects.is_a(value, dict) else {}, objects.vars_of(value) or {}):
+        yield from dict.keys(held)
+        yield from dict.values(held)
+    for slot in objects.slots(type(value)).values():
+        with suppress(AttributeError):  # not set
+            yield slot.__get__(value)
 
 
 def item(owner: Any, key: Any, known: frozenset[type]) -> Any:
@@ -144,16 +194,24 @@ def in_frames(name: str, frame: FrameType | None) -> Any:
 
 def admit(left: Any, right: Any) -> None:
     """Refuses what would need far more memory than its operands: a product of a row and a column, say."""
-    if is_tensor(left) and is_tensor(right):
-        elements = _broadcast_elements(left, right)
-        if elements > max(MAX_ELEMENTS, left.numel(), right.numel()):
+    if any(is_tensor(value) or type(value) is _array_kind() for value in (left, right)):
+        shapes = _shape(left), _shape(right)
+        elements = _broadcast_elements(*shapes)
+        if elements > max(MAX_ELEMENTS, *map(math.prod, shapes)):
             raise UsageError(
                 f"the result would have {elements} elements, more than an expression may create",
                 hint="slice the operands first, as in x[:10]",
             )
 
 
-def _broadcast_elements(left: torch.Tensor, right: torch.Tensor) -> int:
+def _shape(value: Any) -> tuple[int, ...]:
+    """numpy takes a list for an array."""
+    if objects.is_a(value, (list, tuple, range)):
+        return (objects.size(value),)
+    return tuple(value.shape) if is_tensor(value) or type(value) is _array_kind() else ()
+
+
+def _broadcast_elements(left: tuple[int, ...], right: tuple[int, ...]) -> int:
     """Where the shapes do not fit together, torch says so itself. (`torch.broadcast_shapes` would import sympy.)"""
-    sizes = zip_longest(reversed(left.shape), reversed(right.shape), fillvalue=1)
+    sizes = zip_longest(reversed(left), reversed(right), fillvalue=1)
     return math.prod(max(a, b) if a and b else 0 for a, b in sizes)

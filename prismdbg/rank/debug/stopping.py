@@ -47,7 +47,7 @@ class Halts:
             self._finished(finish, halt, mode)
         if mode in (Mode.APPLY, Mode.NOTE) and self.stops.watched:
             halt.hit, halt.waiting = self.stops.early(halt.view)
-        if halt.reason or (mode is Mode.APPLY and (halt.hit or halt.waiting)):
+        if halt.reason or halt.waiting or (mode is Mode.APPLY and halt.hit):
             with quiet():
                 halt.view.inputs = halt.before = [t.detach().clone() for t in view.call.inputs]
         return halt

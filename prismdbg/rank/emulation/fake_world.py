@@ -34,6 +34,18 @@ class Real(Protocol):
 
 
 _keep: list[Any] = []
+_timeouts: dict[str, timedelta] = {}  # by group; a fake backend has none
+
+
+def timeout_of(group: Any) -> timedelta:
+    """How long the real group's calls wait for a peer, unless they say it themselves."""
+    if (known := _timeouts.get(group.group_name)) is not None:
+        return known
+    for device in group._device_types:
+        options = getattr(group._get_backend(device), "options", None)
+        if options is not None:  # a restored rank's own backend
+            return options._timeout  # type: ignore[no-any-return]
+    return c10d._get_default_timeout(dist.get_backend(group))  # type: ignore[no-any-return]
 
 
 def install(make_store: Callable[[], Any] = IsolatedStore, real: Real | None = None) -> None:
@@ -101,6 +113,8 @@ def _without_sockets(
         else:
             group = real.make(ranks or range(group_size), kwargs["timeout"], build)
         if group is not None and group in c10d._world.pg_map:
+            if (timeout := kwargs.get("timeout")) is not None:
+                _timeouts[group.group_name] = timeout
             name = str(backend)
             shown = "gloo" if name == "undefined" or ":" in name else name
             c10d._world.pg_map[group] = (dist.Backend(shown), lone)

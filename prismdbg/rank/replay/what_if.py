@@ -15,6 +15,7 @@ from prismdbg.model.moment import Moment
 from prismdbg.model.ops import ONLY_THE_SENDER_KNOWS, REDUCTIONS, TO_ROOT, Form, Movement
 from prismdbg.rank.c10d.call import Call
 from prismdbg.rank.emulation.control import holds_it_already, is_control
+from prismdbg.rank.emulation.fake_world import timeout_of
 from prismdbg.rank.replay.peers import Answer
 
 _COMBINE: dict[str, Callable[[torch.Tensor, torch.Tensor], object]] = {
@@ -97,11 +98,10 @@ class WhatIf:
     def arrive(self, call: Call, assumption: Assumption, peers: list[int]) -> None:
         """The peers come late, or the call fails as one that timed out."""
         who = ", ".join(str(self._members(call.group_name)[peer]) for peer in peers)
-        bound_s = call.timeout_ms / 1000 if call.timeout_ms > 0 else math.inf
+        bound_s = call.timeout_ms / 1000 if call.timeout_ms > 0 else timeout_of(call.group).total_seconds()
         if assumption.missing or assumption.late_s > bound_s:
             what = f"{call.spec.label} of group {self._titles(call.group_name)[-1]}"
-            within = f" within {bound_s:g} s" if bound_s < math.inf else ""
-            raise RuntimeError(f"Timed out, as assumed: rank {who} did not come to {what}{within}")
+            raise RuntimeError(f"Timed out, as assumed: rank {who} did not come to {what} within {bound_s:g} s")
         if assumption.late_s:
             time.sleep(assumption.late_s)
 
@@ -211,14 +211,9 @@ def _slots(call: Call) -> Iterator[tuple[int, torch.Tensor, torch.Tensor | None]
         for whole, own in zip(outputs, inputs, strict=True):
             for peer, part in enumerate(whole.view(call.size, -1)):
                 yield peer, part, own.reshape(-1)
-    elif movement is Movement.ALL_TO_ALL and form is Form.LISTED:
-        for peer, target in enumerate(outputs):
-            like = inputs[peer] if inputs[peer].shape == target.shape else None
-            yield peer, target, like
-    elif movement is Movement.ALL_TO_ALL and outputs and outputs[0].numel() % call.size == 0:
-        same = inputs[0].numel() == outputs[0].numel()
-        for peer, part in enumerate(outputs[0].view(call.size, -1)):
-            yield peer, part, inputs[0].reshape(call.size, -1)[peer] if same else None
+    elif movement is Movement.ALL_TO_ALL:
+        for peer, (target, own) in enumerate(zip(call.parts_received, call.parts_sent, strict=True)):
+            yield peer, target.detach(), own.detach() if own.shape == target.shape else None
     else:
         sender = call.root if call.root >= 0 else (call.rank + 1) % call.size
         for target in outputs:

@@ -15,6 +15,8 @@ import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 from test_inspection import frame_with, look, stop_at
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
+from torch.distributed.fsdp import FullyShardedDataParallel
 
 from prismdbg.errors import UsageError
 from prismdbg.expr.functions import SIGNATURES
@@ -88,6 +90,13 @@ class Color(enum.Enum):
     __str__ = __repr__ = __len__ = _tells("enum")  # type: ignore[assignment]
 
 
+def _sampler(data: Any) -> torch.utils.data.RandomSampler:
+    """torch's, whose `num_samples` asks its data set for the length."""
+    sampler = torch.utils.data.RandomSampler([1, 2, 3])
+    sampler.data_source = data
+    return sampler
+
+
 def _values() -> dict[str, Any]:
     slotted = Slotted.__new__(Slotted)
     Slotted.__dict__["held"].__set__(slotted, 3)
@@ -99,6 +108,8 @@ def _values() -> dict[str, Any]:
         if name not in ("__setattr__", "__dict__", "__getattribute__", "__class__", "__hash__", "__getattr__")
     })(2, 2)  # fmt: skip
     plain = object.__new__(telling(object))
+    samplers = torch.utils.data.BatchSampler(_sampler(torch.utils.data.Subset(plain, [0])), 2, False)
+    vars(samplers)["mood"] = property(lambda _: 3)
     values = {
         "plain": plain,
         "bare": Bare(),
@@ -119,6 +130,8 @@ def _values() -> dict[str, Any]:
         "holds": [plain, {"plain": plain}, (tensor, plain)],
         "model": module,
         "own_model": own_module,
+        "sampler": _sampler(plain),
+        "samplers": samplers,
         "cdll": ctypes.cdll,
         "tensor": tensor,
         "own_tensor": torch.Tensor._make_subclass(own_tensor, tensor),
@@ -132,7 +145,21 @@ def _values() -> dict[str, Any]:
 
 
 VALUES = _values()
-ATTRIBUTES = ["mood", "held", "grad", "shape", "T", "weight", "name", "value", "missing", "a", "data", "real"]
+ATTRIBUTES = [
+    "mood",
+    "held",
+    "grad",
+    "shape",
+    "T",
+    "weight",
+    "name",
+    "value",
+    "missing",
+    "a",
+    "data",
+    "real",
+    "num_samples",
+]
 ATOMS = st.sampled_from([*VALUES, "0", "1", "'a'", "None", "True"])
 SIGNS = ["+", "-", "*", "/", "//", "%", "**", "<", ">=", "==", "!=", "in", "not in", "is", "is not", "and", "or"]
 TREES = st.recursive(
@@ -160,6 +187,8 @@ FRAME = frame_with(VALUES)
 @example("tensor[table:]")
 @example("(1, 2)[::some]")
 @example("holds[::slotted]")
+@example("sampler.num_samples")
+@example("samplers.sampler.num_samples")
 def test_no_expression_calls_the_program(text: str) -> None:
     called.clear()
     try:
@@ -204,6 +233,15 @@ def test_no_library_is_loaded_by_looking_for_it() -> None:
             look(text, cdll=ctypes.cdll, torch=torch)
 
 
+def _fully_sharded(module: torch.nn.Module) -> FullyShardedDataParallel:
+    """As FSDP of version 1 holds it, beside an object of the program's own."""
+    made = FullyShardedDataParallel.__new__(FullyShardedDataParallel)
+    torch.nn.Module.__init__(made)
+    made._fsdp_wrapped_module = module
+    made.__dict__["data"] = VALUES["plain"]
+    return made
+
+
 @pytest.mark.parametrize(
     ("text", "shown"),
     [
@@ -219,6 +257,14 @@ def test_no_library_is_loaded_by_looking_for_it() -> None:
         ("slotted.held", 3),
         ("pair.x + pair[1]", 3),
         ("listed[0] == 1 and len(listed) == 2", True),
+        ("samplers.mood is 3", False),
+        ("of_range.num_samples", 10),
+        ("normal.mean", [1.0, 1.0]),
+        ("scheduler.in_cooldown", False),
+        ("of_tensors.num_samples", 4),
+        ("len(lstm.all_weights[0])", 4),
+        ("sharded.module.bias is model[0].bias", True),
+        ("checkpointed.module is model", True),
     ],
 )  # fmt: skip
 def test_what_programs_hold_can_still_be_read(text: str, shown: object) -> None:
@@ -229,8 +275,20 @@ def test_what_programs_hold_can_still_be_read(text: str, shown: object) -> None:
     optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
     optimizer.state[model[0].weight]["step"] = 4
     pair_type: Any = namedtuple("pair_type", "x y")
-    pair = pair_type(1, 2)
+    held = {
+        "model": model,
+        "optimizer": optimizer,
+        "pair": pair_type(1, 2),
+        "listed": [1, 2],
+        "of_range": torch.utils.data.RandomSampler(range(10), generator=torch.Generator()),
+        "normal": torch.distributions.Normal(torch.ones(2), torch.ones(2)),
+        "scheduler": torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer),
+        "of_tensors": torch.utils.data.RandomSampler(torch.utils.data.TensorDataset(torch.ones(4))),
+        "lstm": torch.nn.LSTM(2, 2),
+        "sharded": _fully_sharded(model[0]),
+        "checkpointed": _fully_sharded(checkpoint_wrapper(model)),
+    }
     called.clear()
-    found = look(text, **VALUES | {"model": model, "optimizer": optimizer, "pair": pair, "listed": [1, 2]})
+    found = look(text, **VALUES | held)
     assert (found["value"] if "value" in found else found["values"]) == shown
     assert called == []

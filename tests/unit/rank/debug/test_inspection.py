@@ -16,6 +16,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, cast
 
+import numpy
 import pytest
 import torch
 
@@ -274,6 +275,11 @@ def test_functions(text: str, expected: Any) -> None:
         ("shape(s)", "not a tensor"),
         ("y and 1", "ambiguous"),
         ("big[:, None] * big[None, :]", "elements"),
+        ("array[:, None] * array", "elements"),
+        ("big[:, None] + array", "elements"),
+        ("array == big[:, None]", "elements"),
+        ("array[:, None] == listed", "elements"),
+        ("big[:, None] in big", "elements"),
         ("nan(meta)", "cannot be read"),
         ("y.nothing", "has no attribute"),
         ("y[9]", "IndexError"),
@@ -281,6 +287,7 @@ def test_functions(text: str, expected: Any) -> None:
 )
 def test_refusals(text: str, word: str) -> None:
     values = {"s": "text", "y": torch.ones(3), "big": torch.empty(1 << 20), "meta": torch.empty(1, device="meta")}
+    values |= {"array": numpy.ones(1 << 20), "listed": [0.5] * 50_000}
     with pytest.raises(UsageError, match=word):
         look(text, **values)
 

@@ -40,12 +40,13 @@ class Walk:
     def _run(self, count: int) -> None:
         self.gate.stop(Stop("start", Moment(0), {}, None, {}))
         for number in range(1, count + 1):
-            moment, tensor = Moment(1, number), torch.ones(2)
+            moment, tensor = Moment(1, number), torch.full((2,), 3.0)
             call = SimpleNamespace(
                 spec=OPS["allreduce_"], inputs=[tensor], outputs=[tensor], sent=[], received=[], group_name="0", root=-1
             )
             view = CallView(cast(Call, call), moment, Identity("0", number), None, ("0", "dp"))
             halt = self.halts.before(view)
+            tensor += 10  # the answer lies where the input was
             if reason := self.halts.after(halt, {"profiling_name": "all_reduce"}, synthesized=False):
                 self.gate.stop(Stop(reason, moment, {"at": number}, None, {}, answered=True, stops=halt.stops))
 
@@ -102,6 +103,17 @@ def test_stops_apply_or_are_passed() -> None:
     assert (*where(stop), stop["stops"]) == ("stop", "1.4", [1])
     assert [told["moment"] for told in walk.told if told["event"] == "hit"] == ["1.2"]
     assert walk.go(stops="ignore") == {}
+
+
+def test_what_is_sent_is_the_same_in_both_directions() -> None:
+    """`number` is a local of the program: whether the condition holds is known after the answer."""
+    walk = Walk()
+    walk.halts.stops.replace([{"number": 1, "kind": "collective", "condition": "max(input[0]) < number"}])
+    forwards = [walk.go(stops="apply")["moment"] for _ in range(2)]
+    walk = Walk()
+    walk.halts.stops.replace([{"number": 1, "kind": "collective", "condition": "max(input[0]) < number"}])
+    noted = walk.go(until="1.5", stops="note")
+    assert [hit["moment"] for hit in noted["hits"]] == forwards == ["1.4", "1.5"]
 
 
 def test_a_logpoint_tells_the_values_in_its_text() -> None:

@@ -27,3 +27,26 @@ def test_no_group_waits_for_ranks_and_the_level_stays(level: str) -> None:
         [sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True, timeout=60, check=False
     )
     assert (ran.returncode, ran.stdout.split()) == (0, [level]), ran.stderr
+
+
+TIMEOUTS = """
+from datetime import timedelta
+import torch.distributed as dist
+from prismdbg.rank.emulation import fake_world
+if {before}:
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1, timeout=timedelta(seconds=7))
+    fake_world.install()
+else:
+    fake_world.install()
+    dist.init_process_group("gloo", rank=1, world_size=4, timeout=timedelta(seconds=7))
+groups = [dist.group.WORLD, dist.new_group([dist.get_rank()], timeout=timedelta(seconds=5)), dist.new_group()]
+print(*(fake_world.timeout_of(group).total_seconds() for group in groups))
+"""
+
+
+@pytest.mark.parametrize("before", [False, True])
+def test_a_group_has_the_timeout_that_the_program_gave_it(before: bool) -> None:
+    """Whether it was made before, as in a restored rank, or in this world."""
+    program = TIMEOUTS.format(before=before)
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert ran.stdout.split() == ["7.0", "5.0", "1800.0"], ran.stderr

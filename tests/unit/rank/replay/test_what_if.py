@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
+import torch.distributed as dist
 
 from prismdbg.model.moment import Moment
 from prismdbg.model.ops import OPS
+from prismdbg.rank.c10d.call import Call
 from prismdbg.rank.emulation import control
 from prismdbg.rank.replay.departure import Departure
 from prismdbg.rank.replay.peers import SynthesizedPeers
@@ -21,10 +24,17 @@ MEMBERS = [10, 11, 12, 13]  # global ranks
 WHEN = Moment(3, 1)
 
 
+class Stand(SimpleNamespace):
+    """As a kernel would receive it."""
+
+    _argument, _parts = Call._argument, Call._parts
+    parts_sent, parts_received = Call.parts_sent, Call.parts_received
+
+
 def call(name: str, inputs: Any, outputs: Any, **more: Any) -> Any:
     spec = OPS[name]
-    fields = {"root": -1, "reduce_op": "SUM", "timeout_ms": 5000, "group_name": "7"}
-    return SimpleNamespace(
+    fields = {"root": -1, "reduce_op": "SUM", "timeout_ms": 5000, "group_name": "7", "_args": ()}
+    return Stand(
         spec=spec, inputs=inputs, received=outputs, outputs=outputs, rank=RANK, size=SIZE, **{**fields, **more}
     )
 
@@ -103,6 +113,17 @@ def test_only_the_chosen_peers_send_it_and_what_the_record_tells_of_the_others_s
     assert [float(t[0]) for t in gathered] == [0.0, 1.0, 2.0, 0.0]
 
 
+@pytest.mark.parametrize("width", [1, 3])
+def test_of_parts_of_different_sizes_only_the_chosen_peers_are_changed(width: int) -> None:
+    received, sent = [1, 3, 0, 4], [2, 3, 1, 0]
+    rows = torch.arange(1.0, 9.0).repeat_interleave(width).view(8, width)
+    given = torch.cat([torch.zeros(2, width), rows[1:4], torch.zeros(1, width)])  # this rank's own part in the middle
+    uneven = call("alltoall_base_", [given], [rows.clone()], _args=(None, None, None, received, sent))
+    assert torch.equal(answered(uneven, recorded=True, answer="zeros", ranks=[12])[0], rows), "it sends nothing"
+    changed = answered(uneven, recorded=True, answer="zeros", ranks=[13])[0]
+    assert torch.equal(changed[:4], rows[:4]) and not changed[4:].any()
+
+
 def test_an_average_is_one() -> None:
     averaged = call("allreduce_", [t := own()], [t], reduce_op="AVG")
     assert torch.equal(answered(averaged, answer="zeros")[0], own() / SIZE)
@@ -132,8 +153,17 @@ def test_what_an_assumption_is_about() -> None:
         assert what_if(answer="zeros", **fits).chosen(received, WHEN) is not None
 
 
-def test_a_peer_that_does_not_come_is_a_timeout() -> None:
-    called = EACH_KIND["allreduce_"]()
+@pytest.fixture
+def group_of_five_seconds() -> Iterator[Any]:
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1, timeout=timedelta(seconds=5))
+    yield dist.group.WORLD
+    dist.destroy_process_group()
+
+
+@pytest.mark.parametrize("timeout_ms", [5000, -1])
+def test_a_peer_that_does_not_come_is_a_timeout(timeout_ms: int, group_of_five_seconds: Any) -> None:
+    """Of the call itself, else of its group."""
+    called = call("allreduce_", [t := own()], [t], timeout_ms=timeout_ms, group=group_of_five_seconds)
     for assumed in ({"missing": True}, {"late_s": 5.5}):
         missing = what_if(ranks=[12], **assumed)
         chosen = missing.chosen(called, WHEN)
