@@ -302,4 +302,4 @@ def _key(wanted: Wanted, raised_inside: bool | None) -> tuple[int, ...]:
             if wanted.incident.kind is IncidentKind.LOST:
                 return _LOST, step, collective, rank
             return _IN_A_COLLECTIVE if raised_inside else _BY_ITSELF, step, collective, rank
-    return step, collective, rank
+    return step, 0 if wanted.waited_for else 1, collective, rank

@@ -111,6 +111,10 @@ def test_at_the_end_it_acts_alone_where_run_cannot_be_written_to_for_long(
         (wanted(IncidentKind.NAN, "3", Moment(4, 9)), wanted(IncidentKind.NAN, "0", Moment(5, 1), sent=True)),
         (wanted(IncidentKind.LOST, "3", Moment(5, 2)), wanted(IncidentKind.EXCEPTION, "0", Moment(5, 2))),
         (wanted(IncidentKind.SLOW, "3", Moment(5)), wanted(IncidentKind.SLOW, "0", Moment(6))),
+        (
+            replace(wanted(IncidentKind.SLOW, "5", Moment(5)), waited_for=True),
+            wanted(IncidentKind.SLOW, "0", Moment(5)),
+        ),
     ],
 )
 def test_the_cause_is_captured_and_not_what_follows(nearer: Wanted, farther: Wanted, run: RunFolder) -> None:
