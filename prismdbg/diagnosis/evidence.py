@@ -35,12 +35,14 @@ class SeenIncident:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SilentNode:
     """A node whose supervisor has given no heartbeat for too long. ranks: those whose logs say no end. goes_on: its
-    ranks have recorded something since. keeps_logs: they lie on the node, and nobody here sees them."""
+    ranks have recorded something since, and lately. recorded_s: how long ago they recorded last, if that was clearly
+    after the last heartbeat. keeps_logs: they lie on the node, and nobody here sees them."""
 
     name: str
     ranks: tuple[int, ...]
     silent_s: float
     goes_on: bool = False
+    recorded_s: float | None = None
     keeps_logs: bool = False
 
 

@@ -306,6 +306,7 @@ def _silent(node: NodeState, folders: Sequence[Path], said_an_end: Set[int]) -> 
         ranks=lost,
         silent_s=node.silent_s or 0.0,
         goes_on=node.goes_on,
+        recorded_s=node.recorded_s,
         keeps_logs=bool(node.left) and not node.visible,
     )
 

@@ -597,7 +597,7 @@ def test_a_rank_that_said_its_end_is_not_lost_with_its_node(note: str, lost: tup
     long_ago = log.path.stat().st_mtime - 60
     os.utime(log.path, (long_ago, long_ago))
     (silent,) = gather(tmp_path).silent_nodes
-    assert silent.ranks == lost
+    assert silent.ranks == lost and silent.recorded_s is not None, "it recorded that long after any heartbeat"
 
 
 @pytest.mark.parametrize(("kind", "is_told"), [(IncidentKind.REQUEST, False), (IncidentKind.HANG, True)])

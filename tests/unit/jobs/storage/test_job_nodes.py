@@ -69,6 +69,21 @@ def test_each_node_has_a_state_and_its_ranks(tmp_path: Path) -> None:
     assert "its ranks still run" in states["n3"].text
 
 
+def test_a_node_whose_ranks_recorded_long_after_its_last_heartbeat_is_not_certainly_lost(tmp_path: Path) -> None:
+    """Its supervisor was killed ten minutes ago, and its ranks issue something every half minute."""
+    run = RunFolder(tmp_path)
+    node(run, "n2", silent_s=600)
+    rank(run, "2", "n2", quiet_s=15)
+    node(run, "n3", silent_s=50)
+    rank(run, "3", "n3", quiet_s=45)
+    late, lost = node_states(run)
+    assert late.recorded_s == pytest.approx(15, abs=5) and lost.recorded_s is None
+    assert late.state == lost.state == "lost"
+    assert ", its ranks recorded last 1" in late.text and "recorded" not in lost.text
+    (run.nodes / "n2" / "published.json").write_text("{}")
+    assert node_states(run)[0].recorded_s is None, "whoever copied its logs wrote these files"
+
+
 def test_the_ranks_of_a_node_are_named_in_their_order(tmp_path: Path) -> None:
     """A folder lists its files in any order, and by name 10 is before 9."""
     run = RunFolder(tmp_path)
