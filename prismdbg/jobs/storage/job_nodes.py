@@ -399,7 +399,7 @@ def _moved(report: dict[str, Any], ahead_ns: int) -> dict[str, Any]:
 
 def merged(reports: Sequence[tuple[str, dict[str, Any]]], over: Set[str] = frozenset()) -> dict[str, Any]:
     """Of each node its name and its report. An incident says on which node it was seen. over: nodes whose part of the
-    job was over before. `interrupted` has `of_some` where other nodes were not told to end."""
+    job was over before. `interrupted` has the node that was told first, and `of_some` where others were not."""
     whole: dict[str, Any] = {}
     for name in ("capsules", "evidence", "deaths", "how_they_died"):
         lists = [report.get(name) for _, report in reports]
@@ -410,7 +410,11 @@ def merged(reports: Sequence[tuple[str, dict[str, Any]]], over: Set[str] = froze
         for one in report.get("incidents", [])
     ]
     whole["problems"] = [f"node {node}: {text}" for node, report in reports for text in report.get("problems", [])]
-    told = [one for _, report in reports if isinstance(one := report.get("interrupted"), dict) and _wall_ns(one)]
+    told = [
+        {**one, "node": node}
+        for node, report in reports
+        if isinstance(one := report.get("interrupted"), dict) and _wall_ns(one)
+    ]
     whole["interrupted"] = min(told, key=_wall_ns, default={})
     if 0 < len(told) < len({name for name, _ in reports} - over):
         whole["interrupted"] = {**whole["interrupted"], "of_some": True}

@@ -186,14 +186,14 @@ def test_how_a_node_ended_without_which_the_job_began_anew_is_not_how_the_job_di
     elastic(run, n1_ranks=ranks, exit_code=0, ended_wall_ns=9)
     report = supervisor_report(run)
     assert report["exit_code"] == (0 if has_left else 143)
-    assert report["interrupted"] == ({} if has_left else {"signal": 15, "wall_ns": 5, "of_some": True})
+    assert report["interrupted"] == ({} if has_left else {"signal": 15, "wall_ns": 5, "node": "n2", "of_some": True})
 
 
 def test_the_end_of_all_nodes_is_that_of_the_job(tmp_path: Path) -> None:
     run = RunFolder(tmp_path)
     elastic(run, n1_ranks=("0", "0.1"), exit_code=1, interrupted={"signal": 15, "wall_ns": 7})
     report = supervisor_report(run)
-    assert (report["exit_code"], report["interrupted"]) == (1, {"signal": 15, "wall_ns": 5})
+    assert (report["exit_code"], report["interrupted"]) == (1, {"signal": 15, "wall_ns": 5, "node": "n2"})
 
 
 def test_a_node_that_has_no_rank_in_run_is_not_taken_for_one_that_left(tmp_path: Path) -> None:
