@@ -62,8 +62,11 @@ def test_other_nodes_are_told_of_a_rank_that_computes_and_issues_nothing() -> No
         watch, pids = HangWatch("60s"), {0: computes, 1: sleeps}
         for folder in ("0", "1"):
             watch.feed(folder, Group(name="0", ranks=(0, 1, 2, 3)))
-        look = lambda: watch.delays(time.monotonic_ns(), pids).busy  # noqa: E731
-        assert wait_for(look, 60, "the rank to have had, or wanted, a processor") == {0}
+
+        def is_told() -> bool:
+            return watch.delays(time.monotonic_ns(), pids).busy == {0}
+
+        wait_for(is_told, 60, "the one rank to have computed for most of the time, and the other not")
 
 
 def test_other_nodes_are_asked_once_somebody_has_waited_for_the_bound(watched: HangWatch) -> None:
