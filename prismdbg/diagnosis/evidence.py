@@ -35,12 +35,14 @@ class SeenIncident:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SilentNode:
     """A node whose supervisor has given no heartbeat for too long. ranks: those whose logs say no end. goes_on: its
-    ranks have recorded something since. keeps_logs: they lie on the node, and nobody here sees them."""
+    ranks have recorded something since, and lately. recorded_s: how long ago they recorded last, if that was clearly
+    after the last heartbeat. keeps_logs: they lie on the node, and nobody here sees them."""
 
     name: str
     ranks: tuple[int, ...]
     silent_s: float
     goes_on: bool = False
+    recorded_s: float | None = None
     keeps_logs: bool = False
 
 
@@ -51,8 +53,9 @@ class Evidence:
     world_size: 0 where nothing says it. silent: ranks whose process is gone and that said neither an exit code nor an
     exception; a launcher ends the others that way when one fails. died_first: the silent rank of which it is known
     that it was gone before any other; deaths_seen_late: only likely so, for what ended it, or whether another died
-    before it, was not seen. ended_wall_ns: when the job ended; for a job that runs, now. asked_only: the
-    ranks that were to be recorded; empty for all. gaps: sentences on what was not recorded or is lost besides logs.
+    before it, was not seen, or only by clocks of which it is not known how far apart they are. ended_wall_ns: when
+    the job ended; for a job that runs, now. asked_only: the ranks that were to be recorded; empty for all. gaps:
+    sentences on what was not recorded or is lost besides logs.
     emulated: the mesh of a world that was not there: each rank ran alone, what it received was made up, and times of
     two ranks have nothing to do with each other. attempt: which the logs are of. incidents: of all attempts. stacks:
     of the ranks, where they were taken, at `stacks_wall_ns`, or at an unknown time, from another tool's

@@ -96,6 +96,7 @@ class KnownBy(Enum):
 
     SEEN = ""
     SEEN_LATE = "its death was noticed late, so the cause is unknown, and another rank may have died before it"
+    CLOCKS = "the difference between the nodes' clocks is unknown, so another rank may have died before it"
     CONNECTIONS = "the other ranks' connections were closed before any other error"
     SILENCE = "it is the only rank whose log has no end"
     PERHAPS_TOLD = "perhaps the job was told to end: the other ranks ended of such a signal right after it"
@@ -373,7 +374,9 @@ def _known_by(evidence: Evidence, rank: int) -> KnownBy:
         return KnownBy.CONNECTIONS if any(item.is_an_end for item in _all_raised(evidence)) else KnownBy.SILENCE
     if evidence.perhaps_told:
         return KnownBy.PERHAPS_TOLD
-    return KnownBy.SEEN_LATE if evidence.deaths_seen_late else KnownBy.SEEN
+    if evidence.deaths_seen_late:
+        return KnownBy.CLOCKS if evidence.unknown_clocks else KnownBy.SEEN_LATE
+    return KnownBy.SEEN
 
 
 def last_call(log: RankLog) -> Call | None:

@@ -1,7 +1,7 @@
 """Finds a hang while the job runs: a collective that does not complete within a bound, and who never issued it.
 
 A rank that is parked for a capture, and whoever waits for it, does not hang: while any rank is parked nothing is
-due, and that time counts for no wait.
+due, and that time counts for no wait. Of ranks of other nodes that is known once their supervisors were asked.
 
 How long a wait must be is compared with the job's own past: a bound of 60 s says nothing of a job whose steps take two
 minutes, or of a machine that has too much to do. Until then it is slow, not hung.
@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 from prismdbg.capsule.log.batch import GAPS_KEPT, Batch, Gap
 from prismdbg.capsule.log.events import Event, StepMark
@@ -143,14 +144,18 @@ def _title(rank: int, last: Collective | None) -> str:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Busy:
     """Ranks whose processes did something while the others waited. computing: they had a processor for most of the
-    time; in_line: they were runnable for most of it, with a processor or without."""
+    time; in_line: they were runnable for most of it, with a processor or without. elsewhere: ranks of other nodes that
+    hold others up, as the supervisors of these nodes say."""
 
     computing: frozenset[int] = frozenset()
     in_line: frozenset[int] = frozenset()
+    elsewhere: frozenset[int] = frozenset()
 
     def holds_up(self, stall: Stall) -> bool:
         """Whoever waits may spin on its device; that says nothing. Only where all came does it count who got no
         processor to go on."""
+        if not self.elsewhere.isdisjoint(stall.unknown):
+            return True
         if stall.never_came:
             return bool((self.computing | self.in_line) & set(stall.never_came))
         return bool((self.in_line - self.computing) & set(stall.waiting_ranks))
@@ -205,6 +210,40 @@ class HangDetector:
         self._told: list[_Told] = []
         self._said_slow: set[_Key] = set()
         self._pace = Pace()
+        self._held_elsewhere: list[tuple[int, int]] = []
+
+    def hold_elsewhere(self, spans: Iterable[tuple[int, int]]) -> None:
+        """From when to when ranks of other nodes were held for an image, as far as it was heard of lately."""
+        self._held_elsewhere = list(spans)
+
+    def held(self, now_ns: int) -> list[tuple[int, int]]:
+        """The same of the ranks that are known here, and up to now of those that still are."""
+        known = self._ranks.values()
+        still = [(one.parked_ns, now_ns) for one in known if one.is_parked and one.parked_ns is not None]
+        return sorted([*(span for one in known for span in one.held), *still])
+
+    def awaits_unknown(self, now_ns: int) -> bool:
+        """Whether somebody has waited for the bound in a collective of which not all members are known here."""
+        return any(
+            stall.unknown and self._elapsed(stall.first.collective.time_created_ns, now_ns) >= self._bound_ns
+            for stall in self._stalls(now_ns)
+        )
+
+    def is_anyone_quiet(self, now_ns: int) -> bool:
+        """Whether a rank has issued nothing for half the bound: others may wait for it where nobody here does."""
+        return any(self._elapsed(rank.issued_ns, now_ns) >= self._bound_ns // 2 for rank in self._followed())
+
+    def holding_up(self, busy: Busy, now_ns: int) -> frozenset[int]:
+        """Ranks for which others should wait longer: they compute or wait for a CPU, and do not wait for others
+        themselves; or they wait, and get no processor."""
+        waiting = {wait.rank for wait in self._waits_of(self._bound_ns // 2, now_ns)}
+        starved = busy.in_line - busy.computing
+        found = ((busy.computing | busy.in_line) - waiting) | (starved & waiting)
+        return found & frozenset(rank.rank for rank in self._followed())
+
+    def _followed(self) -> list[Progress]:
+        """Of ranks that still run, and are recorded."""
+        return [rank for rank in self._ranks.values() if not rank.has_ended and not rank.lost]
 
     def feed(self, rank: int, event: Event, attempt: int = 0) -> None:
         """`attempt` counts the restarts of a rank: what the one before waited in no longer matters."""
@@ -347,8 +386,7 @@ class HangDetector:
         """Open collectives of ranks that still run, whose thread has issued nothing for so long."""
         return [
             Wait(progress.rank, collective)
-            for progress in self._ranks.values()
-            if not progress.has_ended and not progress.lost
+            for progress in self._followed()
             for collective in progress.open.values()
             if not progress.does_without(collective)
             and self._elapsed(progress.went_on_after(collective), now_ns) >= least_ns
@@ -357,8 +395,10 @@ class HangDetector:
     def _elapsed(self, begun_ns: int, now_ns: int) -> int:
         """Without the time in which a rank was held for an image."""
         held_ns, upto_ns = 0, begun_ns
-        spans = (span for progress in self._ranks.values() for span in progress.held if span[1] > begun_ns)
-        for first_ns, last_ns in sorted(spans):  # of several ranks they may overlap
+        known = chain(self._held_elsewhere, *(progress.held for progress in self._ranks.values()))
+        for first_ns, last_ns in sorted(
+            span for span in known if span[1] > begun_ns
+        ):  # of several ranks they may overlap
             held_ns += max(last_ns - max(first_ns, upto_ns), 0)
             upto_ns = max(upto_ns, last_ns)
         return now_ns - begun_ns - held_ns

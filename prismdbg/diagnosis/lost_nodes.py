@@ -17,11 +17,13 @@ from prismdbg.model.moment import Moment
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LostNode(Verdict):
     """`ranks`: those of the node that did not end by themselves; `last`: their last calls. kept_there: their logs are
-    on the node, and cannot be read."""
+    on the node, and cannot be read; recorded_s: how long ago the ranks recorded last, if that was clearly after the
+    last heartbeat."""
 
     node: str
     kept_there: bool
     silent_s: float
+    recorded_s: float | None
     last: tuple[Call, ...]
 
     kind = "lost_node"
@@ -32,11 +34,18 @@ class LostNode(Verdict):
 
     @property
     def text(self) -> str:
-        since = "their logs are on it" if self.kept_there else "its ranks have recorded nothing since"
         return (
             f"node {self.node} with {rank_list(self.ranks)} is lost: no heartbeat for {duration(self.silent_s)}, "
-            f"and {since}"
+            f"and {self._since}"
         )
+
+    @property
+    def _since(self) -> str:
+        if self.kept_there:
+            return "their logs are on it"
+        if self.recorded_s is not None:
+            return f"its ranks recorded last {duration(self.recorded_s)} ago"
+        return "its ranks have recorded nothing since"
 
     @property
     def lines(self) -> tuple[str, ...]:
@@ -53,13 +62,15 @@ def find_lost_nodes(evidence: Evidence) -> Iterator[LostNode]:
         ranks = node.ranks if kept_there else tuple(rank for rank in known if not _has_ended(evidence, rank))
         if ranks and not node.goes_on and (kept_there or not node.keeps_logs):
             calls = (last_call(evidence.logs[rank]) for rank in known)
+            is_sure = not kept_there and node.recorded_s is None
             yield LostNode(
-                certainty=Certainty.LIKELY if kept_there else Certainty.CERTAIN,
+                certainty=Certainty.CERTAIN if is_sure else Certainty.LIKELY,
                 kept_there=kept_there,
                 began_wall_ns=0,  # its clock is another one; the failures of others follow from it
                 ranks=ranks,
                 node=node.name,
                 silent_s=node.silent_s,
+                recorded_s=node.recorded_s,
                 last=tuple(call for call in calls if call is not None),
             )
 

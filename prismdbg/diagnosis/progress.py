@@ -114,6 +114,11 @@ class Progress:
         """When the thread that issued it last issued anything."""
         return self._issued_ns.get(collective.thread_id, collective.time_created_ns)
 
+    @property
+    def issued_ns(self) -> int:
+        """When it last issued anything; 0 where it has issued nothing."""
+        return max(self._issued_ns.values(), default=0)
+
     def _at(self, *key: object) -> int:
         return self._reached.get(key, -1)
 

@@ -158,7 +158,8 @@ def _of_run(path: Path, most_bytes: int | None, say: Say, each: Callable[[Path, 
     supervisor = supervisor_report(run, clocks)
     if not folders:
         raise _no_log(run, supervisor)
-    ends = _ends(folders, logs, supervisor, places)
+    clock_of = {rank: node if node in unknown else "" for rank, node in on_nodes.items()}
+    ends = _ends(folders, logs, supervisor, places, clock_of)
     emulated, taken, telemetry = _emulated(run), _stacks(run, ends.attempt), JobTelemetry(run, nodes)
     died_first, seen_late = _died_first(supervisor, ends)
     was_told, is_running = ends.told_to_end_ns is not None, bool(ends.alive)
@@ -226,7 +227,8 @@ def _logs(
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Ends:
     """How ranks ended. `logs`: up to `told_to_end_ns`, where the job was told to. codes: of those that ended by
-    themselves, and signals of the others, as far as it was seen."""
+    themselves, and signals of the others, as far as it was seen. clock_of: by rank, in a job of several nodes; times of
+    one clock can be compared."""
 
     attempt: int
     logs: Mapping[int, RankLog]
@@ -239,6 +241,10 @@ class _Ends:
     told_to_end_ns: int | None
     perhaps_told: bool
     gone_wall_ns: Mapping[int, int]
+    clock_of: Mapping[int, str]
+
+    def share_a_clock(self, one: Death, other: Death) -> bool:
+        return self.clock_of.get(_rank(one.name)) == self.clock_of.get(_rank(other.name))
 
 
 def _ends(
@@ -246,6 +252,7 @@ def _ends(
     logs: Mapping[int, RankLog],
     supervisor: Mapping[str, Any],
     places: Mapping[str, NodeState],
+    clock_of: Mapping[int, str],
 ) -> _Ends:
     attempt = max((attempt_of(folder.name) for folder in folders), default=0)
     said_an_end = frozenset(rank for rank, log in logs.items() if _says_its_end(log))
@@ -255,7 +262,8 @@ def _ends(
         if "exit_code" not in supervisor
         and _may_be_alive(folder, places.get(folder.name), rank_of(folder) in said_an_end)
     }
-    told_ns = (interrupted_while_running if alive else interrupted_at)(supervisor, logs, attempt)
+    apart = _apart(supervisor, clock_of)
+    told_ns = (interrupted_while_running if alive else interrupted_at)(supervisor, logs, attempt, apart)
     if told_ns is not None:
         logs = {rank: _before(log, told_ns) for rank, log in logs.items()}
     deaths, incidents = deaths_of(supervisor, attempt), tuple(_incidents(supervisor))
@@ -266,8 +274,9 @@ def _ends(
         if rank not in alive and _ended_without_a_word(log, deaths.get(rank), ended_well)
     )
     if told_ns is not None:
-        gone_before = {rank for rank, death in deaths.items() if death.wall_ns < told_ns}
-        gone_before |= reported_dead(supervisor, attempt) if alive else set()  # deaths are listed at the job's end
+        gone_before = {rank for rank, death in deaths.items() if death.wall_ns < told_ns and rank not in apart}
+        if alive or supervisor.get("interrupted"):  # then a death that was reported is no consequence of the end
+            gone_before |= reported_dead(supervisor, attempt)
         silent &= gone_before
         alone = perhaps_alone(supervisor, deaths)
         alone = alone if alone in logs.keys() - said_an_end else None
@@ -285,7 +294,16 @@ def _ends(
         told_to_end_ns=told_ns,
         perhaps_told=alone is not None,
         gone_wall_ns={rank: death.wall_ns for rank, death in deaths.items()},
+        clock_of=clock_of,
     )
+
+
+def _apart(supervisor: Mapping[str, Any], clock_of: Mapping[int, str]) -> Set[int]:
+    """Ranks whose times cannot be compared with when the job was told to end."""
+    told = supervisor.get("interrupted")
+    node = told.get("node", "") if isinstance(told, Mapping) else ""
+    clock = node if node in clock_of.values() else ""
+    return {rank for rank, other in clock_of.items() if other != clock}
 
 
 def _now_ns(folders: Sequence[Path], ends: _Ends) -> int:
@@ -306,6 +324,7 @@ def _silent(node: NodeState, folders: Sequence[Path], said_an_end: Set[int]) -> 
         ranks=lost,
         silent_s=node.silent_s or 0.0,
         goes_on=node.goes_on,
+        recorded_s=node.recorded_s,
         keeps_logs=bool(node.left) and not node.visible,
     )
 
@@ -513,7 +532,9 @@ def _died_first(supervisor: dict[str, Any], ends: _Ends) -> tuple[int | None, bo
     if deaths and supervisor.get("deaths"):
         deaths = [death for death in deaths if not _left_with_0(death)] or deaths
         first = likely_first(deaths, {})
-        others = [death for death in seen_dead.values() if death.name != first.name]
+        other_ranks = [death for death in seen_dead.values() if death.name != first.name]
+        others = [death for death in other_ranks if ends.share_a_clock(death, first)]
+        is_unsure = len(others) < len(other_ranks)
         if first.signal not in ASKED and not _left_with_0(first):  # who has come to its end ended nobody
             others = [death for death in others if not _left_with_0(death)]
         if any(death.wall_ns <= first.alive_wall_ns for death in others):  # the same look: dead, and alive after that
@@ -524,7 +545,7 @@ def _died_first(supervisor: dict[str, Any], ends: _Ends) -> tuple[int | None, bo
             return None, False
         # One that was told to end, as a launcher tells the others of one that failed, may follow one not known.
         follows = first.signal in ASKED and any(death.signal is None for death in deaths)
-        return _rank(first.name), first.signal is None or follows or len(perhaps_first(deaths)) > 1
+        return _rank(first.name), first.signal is None or follows or is_unsure or len(perhaps_first(deaths)) > 1
     for name in map(str, supervisor.get("deaths", [])):
         if attempt_of(name) == attempt and _rank(name) in silent:
             return _rank(name), False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from prismdbg.errors import PrismError
@@ -22,13 +23,21 @@ _NUMBERS = re.compile(r"[0-9]+")
 
 
 class CheckpointRounds:
-    """`every`: steps, 0 for none. Ranks go by the names of their folders."""
+    """`every`: steps, 0 for none. Ranks go by the names of their folders. holding: entered while a rank is held."""
 
-    def __init__(self, run: RunFolder, every: int, ledger: Ledger, say: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        run: RunFolder,
+        every: int,
+        ledger: Ledger,
+        say: Callable[[str], None],
+        holding: Callable[[], AbstractContextManager[None]] = nullcontext,
+    ) -> None:
         self._run = run
         self._every = every
         self._ledger = ledger
         self._say = say
+        self._holding = holding
         self._steps: dict[str, int] = {}
         self._taken_at: dict[str, int] = {}
         self._failed: dict[str, int] = {}  # how often, since there was one
@@ -70,7 +79,8 @@ class CheckpointRounds:
         before, step = self._taken_at.get(name, 0), self._steps[name]
         self._taken_at[name] = step
         try:
-            taken = checkpoints.take(self._run, self._run.ranks / name, lambda _: None, patience, given_up)
+            with self._holding():
+                taken = checkpoints.take(self._run, self._run.ranks / name, lambda _: None, patience, given_up)
         except NotWaitedFor:
             self._taken_at[name] = before
             return

@@ -84,7 +84,8 @@ class Wanted:
     """A capsule is wanted: of this log folder's rank, up to `last` (to the log's end where None). `died_with`: the exit
     code of a rank that died without a word, where it is known. `sent`: it sent the first NaN or Inf, and did not only
     receive it. nth: of its kind in this attempt of the job. time_ns: when it happened, by CLOCK_MONOTONIC. of_thread:
-    another thread than the main one raised, which may be nothing to the program."""
+    another thread than the main one raised, which may be nothing to the program. waited_for: it is known that the
+    others waited for this rank in a slow step."""
 
     folder: str
     incident: Incident
@@ -94,6 +95,7 @@ class Wanted:
     nth: int = 1
     time_ns: int = 0
     of_thread: bool = False
+    waited_for: bool = False
 
     def as_nth(self, number: int, since_step: int) -> Wanted:
         """As it is in a job of which other nodes have reported earlier ones. since_step: from which on it is the first
@@ -356,7 +358,8 @@ class _Attempt:
         slow, folder = self._slow, self._slow.folder
         text = f"step {slow.step} took {slow.took_ns / 1e9:.2f} s, {slow.took_ns / slow.median_ns:.1f} times the median"
         least = self._waits.least(slow.step)
-        if least is not None and least[1] >= _MOST_OF_IT * (slow.took_ns - slow.median_ns):
+        waited_for = least is not None and least[1] >= _MOST_OF_IT * (slow.took_ns - slow.median_ns)
+        if least is not None and waited_for:
             folder, longer_ns = least
             longer = f"{longer_ns / 1e9:.2f} s"
             if self._waits.all_meet:
@@ -364,7 +367,10 @@ class _Attempt:
             else:
                 text += f"; {_title(folder)} waited least in it, the others {longer} longer"
         incident = Incident(kind=IncidentKind.SLOW, text=text, moment=Moment(slow.step))
-        return [Wanted(folder=folder, incident=incident, last=Moment(slow.step, 1 << 60), time_ns=slow.time_ns)]
+        last = Moment(slow.step, 1 << 60)
+        return [
+            Wanted(folder=folder, incident=incident, last=last, time_ns=slow.time_ns, waited_for=waited_for),
+        ]
 
 
 @dataclass(slots=True)

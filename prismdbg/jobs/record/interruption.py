@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,22 +34,28 @@ class _End:
     failed: bool = False
 
 
-def interrupted_at(supervisor: Mapping[str, Any], logs: Mapping[int, RankLog], attempt: int) -> int | None:
+def interrupted_at(
+    supervisor: Mapping[str, Any], logs: Mapping[int, RankLog], attempt: int, apart: Set[int] = frozenset()
+) -> int | None:
     """Nanoseconds since 1970; None where the job was not told to end.
 
     The supervisor knows what reached itself; a death that it has reported before is none of these ends. Where the
     launcher alone was told, its ranks ended first and all of them of that signal; a rank that was ended alone is one
     that failed, and one whose end is not known may be. That a rank lost a peer does not make it one of those that were
     told. Nor was a job that went on without a node which was told.
+
+    apart: ranks whose times cannot be compared with those of the others. One of them that failed may be the cause.
     """
     ends = sorted(_ends(supervisor, logs, attempt), key=lambda end: end.wall_ns)
     if told := _told(supervisor, logs, may_go_on=_has(supervisor, "of_some")):
         dead = reported_dead(supervisor, attempt)
-        deaths = [(rank, death) for rank, death in deaths_of(supervisor, attempt).items() if rank not in dead]
+        deaths = [(rank, death) for rank, death in deaths_of(supervisor, attempt).items() if rank not in dead | apart]
         asked = [death.wall_ns for _, death in deaths if death.signal in ASKED]
-        asked += [end.wall_ns for end in ends if end.signal == signal.SIGINT and end.rank not in dead]
+        asked += [end.wall_ns for end in ends if end.signal == signal.SIGINT and end.rank not in dead | apart]
         return told_since(told, asked)
     if not ends or any(end.signal is None for end in ends):
+        return None
+    if any(end.rank in apart and (end.failed or end.signal not in (0, *ASKED)) for end in ends):
         return None
     first, others = ends[0], ends[1:]
     told_others = [end for end in others if not end.failed]
@@ -76,10 +82,12 @@ def perhaps_alone(supervisor: Mapping[str, Any], deaths: Mapping[int, Death]) ->
     return first if all(death.alive_wall_ns >= deaths[first].wall_ns for death in others) else None
 
 
-def interrupted_while_running(supervisor: Mapping[str, Any], logs: Mapping[int, RankLog], attempt: int) -> int | None:
+def interrupted_while_running(
+    supervisor: Mapping[str, Any], logs: Mapping[int, RankLog], attempt: int, apart: Set[int] = frozenset()
+) -> int | None:
     """As `interrupted_at`, of a job with ranks that are alive: the supervisor has to know it. None also where the ranks
     go on: they take no notice of the signal."""
-    return interrupted_at(supervisor, logs, attempt) if _told(supervisor, logs, may_go_on=True) else None
+    return interrupted_at(supervisor, logs, attempt, apart) if _told(supervisor, logs, may_go_on=True) else None
 
 
 def _told(supervisor: Mapping[str, Any], logs: Mapping[int, RankLog], *, may_go_on: bool) -> int | None:

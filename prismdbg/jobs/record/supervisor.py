@@ -120,7 +120,7 @@ class Supervisor:
         self._ledger = Ledger(self._nodes.supervisor_json, job.pid, policy.keep, say, self._nodes.made_elsewhere)
         self._snapshots = SnapshotHold(run, self._nodes.name, self._ledger.problem)
         self._retention = LogRetention(run, policy.log_bytes, self._ledger, say)
-        self._checkpoints = CheckpointRounds(run, policy.checkpoint_every, self._ledger, say)
+        self._checkpoints = CheckpointRounds(run, policy.checkpoint_every, self._ledger, say, self._nodes.holding)
         self._telemetry = TelemetrySampler(run.telemetry / self._nodes.name, policy.telemetry_ns, self._ledger.problem)
         self._on_incident = IncidentCommand(policy.on_incident, run.path, self._ledger.problem)
 
@@ -275,7 +275,7 @@ class Supervisor:
             return
         self._act_on_each([*lost, *self._found(lambda: self._incidents.due(now_ns, ended))])
         self._guarded(self._nodes.settle)
-        self._guarded(lambda: self._nodes.look(self._processes))
+        self._guarded(lambda: self._nodes.look(self._processes, lambda: self._hangs.delays(now_ns, self._pids())))
         if not ended:
             self._guarded(lambda: self._look_for_hang(now_ns))
             self._guarded(self._capture_on_signal)
@@ -518,7 +518,7 @@ class Supervisor:
     def _look_for_hang(self, now_ns: int) -> None:
         if self._told_to_end.is_set():
             return
-        hung, slow = self._hangs.due(now_ns, self._pids())
+        hung, slow = self._hangs.due(now_ns, self._pids(), self._nodes.delays)
         for report in slow:
             self._say(
                 f"slow: {report.text}; not a hang yet: earlier steps took long, too, or the rank computes or waits for "
@@ -584,7 +584,9 @@ class Supervisor:
             node=self._nodes.name,
         )
         try:
-            self._ledger.capsule(entry, capture(request, self._say))
+            with self._nodes.holding():
+                made = capture(request, self._say)
+            self._ledger.capsule(entry, made)
         except NotReplayable as error:
             self._ledger.evidence(entry, error)
         except (PrismError, OSError) as error:

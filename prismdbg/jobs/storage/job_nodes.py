@@ -136,6 +136,14 @@ class NodeState:
         """A rank of it wrote into its log after the last heartbeat: the supervisor alone is gone."""
         return self.records_s is not None and self.records_s < min(self.silent_s or 0.0, SILENT_S)
 
+    @property
+    def recorded_s(self) -> float | None:
+        """How long ago its ranks recorded last, if that was clearly after its last heartbeat: its supervisor was lost
+        before they were."""
+        if self.records_s is None or self.silent_s is None or self.silent_s - self.records_s <= SILENT_S:
+            return None
+        return self.records_s
+
     def has(self, rank_folder: str) -> bool:
         """Whether the process of one of its ranks may be there."""
         if self.silent_s is None or rank_folder in self.gone:
@@ -158,7 +166,8 @@ class NodeState:
         if not self.is_lost or self.silent_s is None:
             return f"node {self.name}{ranks}: {self.state}{damage}"
         silent = f"no heartbeat for {duration(self.silent_s)}"
-        also = ", its ranks still run, but without a supervisor" if self.goes_on else ""
+        recorded = f", its ranks recorded last {duration(self.recorded_s)} ago" if self.recorded_s is not None else ""
+        also = ", its ranks still run, but without a supervisor" if self.goes_on else recorded
         return f"node {self.name}{ranks}: {self.state}, {silent}{also}{damage}"
 
     def to_json(self) -> dict[str, Any]:
@@ -285,7 +294,7 @@ def _state(run: RunFolder, node: NodeFolder, ranks: Sequence[str], now_s: float,
     quiet_s = now_s - _modified_s(node.beat)
     end = _end_unseen(supervisor, quiet_s, _restart_of(node, latest) < latest)
     silent_s = None if end or "exit_code" in supervisor else quiet_s
-    is_late = silent_s is not None and silent_s > SILENT_S
+    writes = silent_s is not None and silent_s > SILENT_S and not node.published.exists()  # to publish writes logs, too
     is_visible = local is not None and local.is_of(run.path, node.name)
     logs = local.ranks if local is not None and is_visible else run.ranks
     return NodeState(
@@ -294,7 +303,7 @@ def _state(run: RunFolder, node: NodeFolder, ranks: Sequence[str], now_s: float,
         exit_code=supervisor.get("exit_code"),
         end=end,
         silent_s=silent_s,
-        records_s=now_s - max((_recorded_s(logs / name) for name in ranks), default=0.0) if is_late else None,
+        records_s=now_s - max((_recorded_s(logs / name) for name in ranks), default=0.0) if writes else None,
         gone=frozenset(beat.get("gone", ())),
         local=str(local.path) if local is not None else "",
         visible=is_visible,
@@ -390,7 +399,7 @@ def _moved(report: dict[str, Any], ahead_ns: int) -> dict[str, Any]:
 
 def merged(reports: Sequence[tuple[str, dict[str, Any]]], over: Set[str] = frozenset()) -> dict[str, Any]:
     """Of each node its name and its report. An incident says on which node it was seen. over: nodes whose part of the
-    job was over before. `interrupted` has `of_some` where other nodes were not told to end."""
+    job was over before. `interrupted` has the node that was told first, and `of_some` where others were not."""
     whole: dict[str, Any] = {}
     for name in ("capsules", "evidence", "deaths", "how_they_died"):
         lists = [report.get(name) for _, report in reports]
@@ -401,7 +410,11 @@ def merged(reports: Sequence[tuple[str, dict[str, Any]]], over: Set[str] = froze
         for one in report.get("incidents", [])
     ]
     whole["problems"] = [f"node {node}: {text}" for node, report in reports for text in report.get("problems", [])]
-    told = [one for _, report in reports if isinstance(one := report.get("interrupted"), dict) and _wall_ns(one)]
+    told = [
+        {**one, "node": node}
+        for node, report in reports
+        if isinstance(one := report.get("interrupted"), dict) and _wall_ns(one)
+    ]
     whole["interrupted"] = min(told, key=_wall_ns, default={})
     if 0 < len(told) < len({name for name, _ in reports} - over):
         whole["interrupted"] = {**whole["interrupted"], "of_some": True}

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from prismdbg.capsule.log.reader import was_cut
-from prismdbg.diagnosis.failures import has_failed, raised_inside
+from prismdbg.diagnosis.failures import has_failed, raised_by_itself
 from prismdbg.diagnosis.outlived import was_outlived
 from prismdbg.errors import CapsuleError
 from prismdbg.jobs.storage.run_folder import attempt_of, rank_of, read_if_whole, read_json
@@ -106,8 +106,8 @@ DAMAGED = "damaged"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Words:
-    """What a log says of the end of its rank. said: kinds of notes; raised_inside: whether in a collective, None where
-    it did not raise."""
+    """What a log says of the end of its rank. said: kinds of notes; raised_inside: whether in a collective, or because
+    a peer was lost, None where it did not raise."""
 
     said: frozenset[str]
     raised_inside: bool | None = None
@@ -147,10 +147,9 @@ class RankProcess:
         return self.pid is not None and not self.is_alive() and not self._words().said and not was_cut(self._folder)
 
     def raised_in_collective(self) -> bool | None:
-        """None where it is not dead, or did not raise."""
-        if self.pid is None or self.is_alive():
-            return None
-        return self._words().raised_inside
+        """Also of one that still ends, which may take long. A rank that lost a peer counts; None where it did not
+        raise, or cannot be seen."""
+        return None if self.pid is None else self._words().raised_inside
 
     def has_failed(self) -> bool:
         """As far as its log says it so far; of one that is damaged nobody knows."""
@@ -179,7 +178,7 @@ def _words_of(folder: Path) -> _Words:
     raised = [note for note in said if note.kind == "incident"]
     return _Words(
         said=frozenset(note.kind for note in said),
-        raised_inside=all(raised_inside(log, note) is not None for note in raised) if raised else None,
+        raised_inside=not any(raised_by_itself(log, note) for note in raised) if raised else None,
         has_failed=has_failed(log),
         last_moment=log.last_moment,
     )

@@ -106,12 +106,17 @@ class ProgressJson(TypedDict):
 
 
 class BeatJson(TypedDict, total=False):
+    """busy: ranks that compute or wait for a CPU while others may wait for them; held_s: how long ago ranks of the node
+    were held for an image, from when to when."""
+
     beat: Count
     pid: Count
     living: list[Attempt]
     gone: list[Attempt]
     progress: dict[str, ProgressJson]
     published: str
+    busy: list[Count]
+    held_s: list[list[float]]
 
 
 class PublishJson(TypedDict):

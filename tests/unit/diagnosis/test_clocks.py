@@ -9,6 +9,7 @@ import numpy as np
 from prismdbg.diagnosis.clocks import clock_offsets
 from prismdbg.diagnosis.evidence import Evidence, SilentNode
 from prismdbg.diagnosis.lost_nodes import find_lost_nodes, unseen_ends
+from prismdbg.diagnosis.verdict import Certainty
 from prismdbg.diagnosis.why import diagnose
 from prismdbg.log.rank_log import columns_of
 from tests.unit.logs import MILLISECOND_NS, Job
@@ -91,6 +92,14 @@ def test_a_supervisor_that_is_lost_loses_no_node() -> None:
     going_on = lost(job(), goes_on=True)
     assert list(find_lost_nodes(going_on)) == []
     assert "the supervisor of node n2 is lost" in next(iter(unseen_ends(going_on)))
+
+
+def test_a_node_whose_ranks_recorded_something_after_its_last_heartbeat_is_only_likely_lost() -> None:
+    (found,) = find_lost_nodes(lost(job(), recorded_s=15.0))
+    assert found.certainty is Certainty.LIKELY
+    assert found.text.endswith("no heartbeat for 43 seconds, and its ranks recorded last 15 seconds ago"), found.text
+    (sure,) = find_lost_nodes(lost(job()))
+    assert sure.certainty is Certainty.CERTAIN and sure.text.endswith("have recorded nothing since")
 
 
 def test_ranks_that_came_to_their_end_were_not_lost() -> None:

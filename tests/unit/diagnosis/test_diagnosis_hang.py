@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from hypothesis import given
@@ -31,9 +32,10 @@ def events_of(job: Job, rank: int) -> list[Event]:
     return events + [event for _, event in sorted(timed, key=lambda item: item[0])]
 
 
-def watch(job: Job) -> HangDetector:
+def watch(job: Job, ranks: Iterable[int] | None = None) -> HangDetector:
+    """ranks: of this node; None for all."""
     detector = HangDetector(BOUND_NS)
-    for rank in job.ranks:
+    for rank in job.ranks if ranks is None else ranks:
         for event in followed(events_of(job, rank)):
             detector.feed(rank, event)
     return detector
@@ -364,6 +366,68 @@ class TestAgainstTheJobsOwnPast:
         job.steps(3)
         job.call(without={2}, done=False)
         assert len(after(job, 31)) == 1
+
+
+class TestRanksOfSeveralNodes:
+    """Ranks 2 and 3 are of this node, and wait for rank 0 of another one, of which there is no log here."""
+
+    def job(self) -> Job:
+        job = Job(4)
+        job.steps(3)
+        job.call(without={0}, done=False)
+        return job
+
+    def due(self, busy: Busy, seconds: float, held: tuple[float, float] | None = None) -> list[HangReport]:
+        job = self.job()
+        detector, now_ns = watch(job, (2, 3)), job.now_ns + int(seconds * NS_PER_S)
+        assert detector.awaits_unknown(now_ns)
+        if held is not None:
+            begun_s, ended_s = held
+            detector.hold_elsewhere([(now_ns - int(begun_s * NS_PER_S), now_ns - int(ended_s * NS_PER_S))])
+        return detector.due(now_ns, busy)
+
+    def test_who_is_busy_there_is_given_longer(self) -> None:
+        busy = Busy(elsewhere=frozenset({0}))
+        assert self.due(busy, 36) == []
+        assert len(self.due(busy, 151)) == 1
+
+    def test_who_is_idle_there_and_who_is_busy_but_not_waited_for_is_not(self) -> None:
+        assert len(self.due(Busy(), 36)) == len(self.due(Busy(elsewhere=frozenset({5})), 36)) == 1
+
+    def test_time_in_which_a_rank_is_held_there_counts_for_no_wait(self) -> None:
+        assert self.due(Busy(), 100, held=(80, 0)) == []
+        assert self.due(Busy(), 110, held=(90, 5)) == []
+        assert len(self.due(Busy(), 110, held=(109, 40))) == 1
+
+    def test_nobody_is_asked_before_the_bound_nor_where_all_are_known(self) -> None:
+        job = self.job()
+        assert not watch(job, (2, 3)).awaits_unknown(job.now_ns + 29 * NS_PER_S)
+        assert not watch(job).awaits_unknown(job.now_ns + 36 * NS_PER_S)
+
+    def test_who_waits_itself_holds_nobody_up_unless_it_gets_no_processor(self) -> None:
+        """On a device it may spin."""
+        job = self.job()
+        there, now_ns = watch(job, (0, 1)), job.now_ns + 29 * NS_PER_S
+        both = frozenset({0, 1})
+        assert there.is_anyone_quiet(now_ns)
+        assert there.holding_up(Busy(computing=both, in_line=both), now_ns) == {0}
+        assert there.holding_up(Busy(in_line=both), now_ns) == {0, 1}
+        assert there.holding_up(Busy(), now_ns) == frozenset()
+
+    def test_of_a_rank_that_goes_on_or_has_ended_nothing_is_looked_at(self) -> None:
+        job = self.job()
+        there = watch(job, (0, 1))
+        assert not there.is_anyone_quiet(job.now_ns + 10 * NS_PER_S)
+        there.died(0)
+        there.died(1)
+        assert not there.is_anyone_quiet(job.now_ns + 60 * NS_PER_S)
+        assert there.holding_up(Busy(computing=frozenset({0})), job.now_ns + 60 * NS_PER_S) == frozenset()
+
+    def test_when_its_ranks_were_held_is_known(self) -> None:
+        job = self.job()
+        job.note(0, "parked")
+        there, parked_ns = watch(job, (0, 1)), job.now_ns
+        assert there.held(parked_ns + 5) == [(parked_ns, parked_ns + 5)]
 
 
 class TestRanksThatDoNotAgree:

@@ -8,7 +8,7 @@ import signal
 import time
 from dataclasses import replace
 from pathlib import Path
-from signal import SIGKILL, SIGTERM
+from signal import SIGINT, SIGKILL, SIGTERM
 
 import pytest
 from capsules import MANIFEST, RANK, make_capsule
@@ -597,7 +597,75 @@ def test_a_rank_that_said_its_end_is_not_lost_with_its_node(note: str, lost: tup
     long_ago = log.path.stat().st_mtime - 60
     os.utime(log.path, (long_ago, long_ago))
     (silent,) = gather(tmp_path).silent_nodes
-    assert silent.ranks == lost
+    assert silent.ranks == lost and silent.recorded_s is not None, "it recorded that long after any heartbeat"
+
+
+SECOND_NS = 10**9
+
+
+def of_two_nodes(run: Path, *, first: dict[str, object], other: dict[str, object], calls: int = 2) -> None:
+    """Rank 0 of node n1, rank 1 of node n2. Too few calls, and it is not known how far apart their clocks are."""
+    (run / "run.json").write_text("{}")
+    (run / "nodes").mkdir()
+    (run / "nodes" / "job.json").write_text('{"id": "x"}')
+    for rank, (name, told) in enumerate((("n1", first), ("n2", other))):
+        (run / "nodes" / name).mkdir()
+        (run / "nodes" / name / "node.json").write_text("{}")
+        (run / "nodes" / name / "supervisor.json").write_text(json.dumps({"exit_code": 1} | told))
+        log = rank_folder(run, str(rank), calls=calls)
+        described = {"pid": NO_SUCH_PID, "world_size": 2, "node": name, "boot_id": name}
+        (log.folder / "rank.json").write_text(json.dumps(described))
+
+
+def death(rank: int, at_s: float, number: int) -> dict[str, object]:
+    wall_ns = TOLD_NS + round(at_s * SECOND_NS)
+    how = {"rank": str(rank), "wall_ns": wall_ns, "alive_wall_ns": wall_ns - 10**6, "signal": number}
+    return {"deaths": [str(rank)], "how_they_died": [{**how, "code": 128 + number}]}
+
+
+REPORTED = {"kind": "lost", "text": "rank 1 was killed by SIGKILL", "ranks": [1], "capsules": []}
+TOLD = {"interrupted": {"signal": 15, "wall_ns": TOLD_NS}}
+
+
+def test_a_death_that_was_reported_was_before_the_end_though_the_clock_of_its_node_is_ahead(tmp_path: Path) -> None:
+    """`mpirun` tells the others to end a second after it; by the clock of n2 it was two seconds after that."""
+    of_two_nodes(tmp_path, first=death(0, 0.1, SIGTERM) | TOLD, other=death(1, 2, SIGKILL) | {"incidents": [REPORTED]})
+
+    evidence = gather(tmp_path)
+
+    assert evidence.unknown_clocks == {"n2"} and evidence.silent == {1}
+    assert [seen.ranks for seen in evidence.incidents] == [(1,)]
+    (found,) = diagnose(evidence).verdicts
+    assert found.text == "rank 1 died without an error message: killed by SIGKILL"
+    assert found.certainty is Certainty.LIKELY
+
+
+def test_a_death_is_not_called_earlier_than_the_end_by_a_clock_that_is_not_known(tmp_path: Path) -> None:
+    """Whoever ends late of what the job was told is killed; the clock of n2 is behind."""
+    of_two_nodes(tmp_path, first=death(0, 0.1, SIGTERM) | TOLD, other=death(1, -2, SIGKILL))
+    assert not gather(tmp_path).silent
+
+
+def test_where_the_node_that_was_told_has_the_unknown_clock_its_own_ranks_are_compared(tmp_path: Path) -> None:
+    of_two_nodes(tmp_path, first=death(0, -2, SIGKILL), other=death(1, -1, SIGKILL) | TOLD)
+    assert gather(tmp_path).silent == {1}
+
+
+@pytest.mark.parametrize(("calls", "is_late"), [(2, True), (20, False)])
+def test_who_died_first_is_only_likely_where_clocks_are_not_known(calls: int, is_late: bool, tmp_path: Path) -> None:
+    of_two_nodes(tmp_path, first=death(0, 0.1, SIGTERM), other=death(1, -5, SIGKILL), calls=calls)
+    evidence = gather(tmp_path)
+    assert (evidence.died_first, evidence.deaths_seen_late) == (1, is_late)
+
+
+@pytest.mark.parametrize(("calls", "is_told"), [(2, False), (20, True)])
+def test_an_end_that_seems_earlier_by_an_unknown_clock_hides_no_death(
+    calls: int, is_told: bool, tmp_path: Path
+) -> None:
+    """By known clocks, all were told, and rank 1 did not hear of it."""
+    of_two_nodes(tmp_path, first=death(0, -5, SIGINT), other=death(1, 0, SIGKILL), calls=calls)
+    evidence = gather(tmp_path)
+    assert (evidence.interrupted, evidence.silent) == (is_told, set() if is_told else {0, 1})
 
 
 @pytest.mark.parametrize(("kind", "is_told"), [(IncidentKind.REQUEST, False), (IncidentKind.HANG, True)])

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 
 from prismdbg.capsule.log.events import Event
@@ -13,9 +13,12 @@ from prismdbg.capsule.manifest import IncidentKind
 from prismdbg.diagnosis.stalls import Stall
 from prismdbg.errors import CapsuleError
 from prismdbg.jobs.record.decisions import Again, Decisions, Over, Which
+from prismdbg.jobs.record.hangs import NO_DELAYS, Delays
 from prismdbg.jobs.record.incidents import MOST_OUTLIVED, IsOver, Wanted
 from prismdbg.jobs.record.interruption import GOES_ON_NS
+from prismdbg.jobs.record.nodes.delays_elsewhere import DelaysElsewhere
 from prismdbg.jobs.record.nodes.heartbeat import NeighbourWatch, Silence, has_ended
+from prismdbg.jobs.record.nodes.known_nodes import KnownNodes
 from prismdbg.jobs.record.nodes.membership import Member
 from prismdbg.jobs.record.nodes.publisher import LAST_TRIES_S, Publisher
 from prismdbg.jobs.record.nonfinite_watch import MOST_INCIDENTS
@@ -51,8 +54,14 @@ class OnlyNode:
     def feed(self, name: str, event: Event) -> None:
         """Nobody is told of it."""
 
-    def look(self, processes: Mapping[str, RankProcess]) -> None:
+    def look(self, processes: Mapping[str, RankProcess], delays: Callable[[], Delays] = Delays) -> None:
         """There is nobody to look after."""
+
+    def delays(self) -> Delays:
+        return NO_DELAYS
+
+    def holding(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def publish(self) -> None:
         """Everything is in RUN."""
@@ -104,6 +113,7 @@ class AmongNodes:
         )
         self._deciders: dict[str, Silence] = {}
         self._neighbours = NeighbourWatch(RunFolder(member.run.path), member.node, member.heart, tell)
+        self._elsewhere = DelaysElsewhere(self.name, KnownNodes(RunFolder(member.run.path), member.node.restart))
         self._requests = RequestAnswers(member.run, member.node, tell)
         self._publisher = None if member.run.local is None else Publisher(member.run, member.node, member.heart, tell)
         self._progress = RankProgress()
@@ -122,19 +132,28 @@ class AmongNodes:
                         self._known[folder.name] = self._node.owns(folder)
         return [self._run.ranks / name for name, is_own in self._known.items() if is_own]
 
-    def look(self, processes: Mapping[str, RankProcess]) -> None:
+    def look(self, processes: Mapping[str, RankProcess], delays: Callable[[], Delays] = Delays) -> None:
+        """delays: of the ranks of this node, for the others."""
         living = [name for name, process in processes.items() if process.is_alive()]
         self._living = living, sorted(processes.keys() - set(living))
         steps = [self._neighbours.look, self._requests.look]
         if time.monotonic() - self._told_s > LOOK_S:
             self._told_s = time.monotonic()
-            steps += [self._tell, *([] if self._publisher is None else [self._publisher.look])]
+            steps += [lambda: self._tell(delays()), *([] if self._publisher is None else [self._publisher.look])]
         failures = [error for step in steps if (error := _failure_of(step)) is not None]
         if failures:
             raise failures[0]
 
-    def _tell(self) -> None:
-        self._heart.tell(*self._living, self._progress.to_json(self.own(at_once=False)))
+    def _tell(self, delays: Delays) -> None:
+        self._heart.tell(*self._living, self._progress.to_json(self.own(at_once=False)), delays)
+
+    def delays(self) -> Delays:
+        """Of ranks of other nodes."""
+        return self._elsewhere.look()
+
+    def holding(self) -> AbstractContextManager[None]:
+        """While this supervisor takes an image of a rank: others hear of it."""
+        return self._heart.holding()
 
     def feed(self, name: str, event: Event) -> None:
         self._progress.feed(name, event)
@@ -302,4 +321,4 @@ def _key(wanted: Wanted, raised_inside: bool | None) -> tuple[int, ...]:
             if wanted.incident.kind is IncidentKind.LOST:
                 return _LOST, step, collective, rank
             return _IN_A_COLLECTIVE if raised_inside else _BY_ITSELF, step, collective, rank
-    return step, collective, rank
+    return step, 0 if wanted.waited_for else 1, collective, rank

@@ -10,13 +10,14 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
 from prismdbg.errors import CapsuleError
+from prismdbg.jobs.record.hangs import NO_DELAYS, Delays
 from prismdbg.jobs.record.nodes.known_nodes import KnownNodes
 from prismdbg.jobs.storage.job_nodes import SILENT_S, NodeFolder, last_beat, nodes_of_ranks
 from prismdbg.jobs.storage.run_folder import RunFolder, read_json, write_json
@@ -24,6 +25,7 @@ from prismdbg.model.durations import duration
 
 BEAT_S = 1.0
 LOOK_NS = 2_000_000_000
+MOST_HELD = 16  # of the times in which ranks were held
 
 
 class Heartbeat:
@@ -36,11 +38,29 @@ class Heartbeat:
         self.arrived = 0  # how many came into RUN
         self._ranks: dict[str, Any] = {}
         self._published = ""
+        self._delays = NO_DELAYS
+        self._holding_ns: list[int] = []  # since when the supervisor takes an image, and until when
 
-    def tell(self, living: list[str], gone: list[str], progress: Mapping[str, Any] | None = None) -> None:
+    def tell(
+        self,
+        living: list[str],
+        gone: list[str],
+        progress: Mapping[str, Any] | None = None,
+        delays: Delays = NO_DELAYS,
+    ) -> None:
         """What others cannot see: the log folders of ranks whose processes are there, and of those that are not.
-        progress: of each rank, for who does not read the logs of all."""
+        progress: of each rank, for who does not read the logs of all. delays: of whoever waits for its ranks."""
+        self._delays = delays
         self._ranks = {"living": living, "gone": gone} | ({"progress": progress} if progress else {})
+
+    @contextmanager
+    def holding(self) -> Iterator[None]:
+        """While the supervisor takes an image, it tells nothing else, and ranks wait for the one that is held."""
+        self._holding_ns = [time.monotonic_ns()]
+        try:
+            yield
+        finally:
+            self._holding_ns = [*self._holding_ns, time.monotonic_ns()]
 
     def tell_published(self, token: str) -> None:
         """That the logs are in RUN which somebody asked for by this token."""
@@ -63,12 +83,23 @@ class Heartbeat:
     def _publish(self) -> None:
         """A folder that is full takes no new file; the last one may still become younger there."""
         try:
-            write_json(self._node.beat, {"beat": self._beat, "pid": os.getpid(), **self._ranks, **self._answer()})
+            told = {**self._ranks, **self._answer(), **self._told_delays()}
+            write_json(self._node.beat, {"beat": self._beat, "pid": os.getpid(), **told})
         except OSError:
             os.utime(self._node.beat)
 
     def _answer(self) -> dict[str, str]:
         return {"published": self._published} if self._published else {}
+
+    def _told_delays(self) -> dict[str, Any]:
+        """How long ago, for clocks of nodes differ."""
+        now_ns, held = time.monotonic_ns(), list(self._delays.held[-MOST_HELD:])
+        if self._holding_ns:
+            begun_ns, *ended_ns = self._holding_ns
+            held.append((begun_ns, ended_ns[0] if ended_ns else now_ns))
+        ago_s = [[(now_ns - one_ns) / 1e9 for one_ns in span] for span in held]
+        found = {"busy": sorted(self._delays.busy), "held_s": ago_s}
+        return {name: value for name, value in found.items() if value}
 
     def _run(self) -> None:
         while True:

@@ -13,7 +13,12 @@ from contextlib import contextmanager
 import pytest
 from waiting import wait_for
 
+from prismdbg.capsule.log.events import Group
+from prismdbg.diagnosis.hang import NS_PER_S
 from prismdbg.jobs.record.activity import Activity, used_by
+from prismdbg.jobs.record.hangs import Delays, HangWatch
+from tests.unit.followed import followed
+from tests.unit.logs import WORLD, lone_collective
 
 BURNS = "while True: pass"
 SLEEPS = "import sys; sys.stdin.read()"
@@ -49,6 +54,51 @@ def test_who_computes_in_a_child_is_busy_and_who_sleeps_is_not() -> None:
         activity.look(time.monotonic_ns(), pids)
         busy = wait_for(lambda: _of_a_while(activity, pids), 60, "the child to have had, or wanted, a processor")
         assert busy == {0}
+
+
+def test_other_nodes_are_told_of_a_rank_that_computes_and_issues_nothing() -> None:
+    """Also where nobody on this node waits for it."""
+    with running(BURNS) as computes, running(SLEEPS) as sleeps:
+        watch, pids = HangWatch("60s"), {0: computes, 1: sleeps}
+        for folder in ("0", "1"):
+            watch.feed(folder, Group(name="0", ranks=(0, 1, 2, 3)))
+
+        def is_told() -> bool:
+            return watch.delays(time.monotonic_ns(), pids).busy == {0}
+
+        wait_for(is_told, 60, "the one rank to have computed for most of the time, and the other not")
+
+
+def test_other_nodes_are_asked_once_somebody_has_waited_for_the_bound(watched: HangWatch) -> None:
+    asked: list[int] = []
+
+    def elsewhere() -> Delays:
+        asked.append(1)
+        return Delays(busy=frozenset({0}))
+
+    assert watched.due(59 * NS_PER_S, {}, elsewhere) == ([], []) and not asked
+    hung, slow = watched.due(72 * NS_PER_S, {}, elsewhere)
+    assert (hung, len(slow), asked) == ([], 1, [1])
+    (hung, _) = watched.due(301 * NS_PER_S, {}, elsewhere)
+    assert len(hung) == 1
+
+
+def test_who_waits_for_a_rank_that_is_held_elsewhere_does_not_hang(watched: HangWatch) -> None:
+    held = ((5 * NS_PER_S, 72 * NS_PER_S),)
+    assert watched.due(72 * NS_PER_S, {}, lambda: Delays(held=held)) == ([], [])
+    assert watched.due(90 * NS_PER_S, {}, lambda: Delays(held=held)) == ([], [])
+    (hung, _) = watched.due(130 * NS_PER_S, {}, lambda: Delays(held=held))
+    assert len(hung) == 1
+
+
+@pytest.fixture
+def watched() -> HangWatch:
+    """Rank 2 waits from the first second on for rank 0, of another node."""
+    watch = HangWatch("60s")
+    watch.feed("2", Group(name=WORLD, ranks=(0, 2)))
+    for event in followed([lone_collective(time_created_ns=NS_PER_S)]):
+        watch.feed("2", event)
+    return watch
 
 
 def _of_a_while(activity: Activity, pids: dict[int, int]) -> frozenset[int]:

@@ -16,14 +16,15 @@ from prismdbg.capsule.manifest import Incident, IncidentKind
 from prismdbg.diagnosis.stalls import Stall, Wait
 from prismdbg.errors import CapsuleError
 from prismdbg.jobs.record import decisions
+from prismdbg.jobs.record.hangs import Delays
 from prismdbg.jobs.record.incidents import IsOver, Wanted
-from prismdbg.jobs.record.nodes import among_nodes, heartbeat, publisher
+from prismdbg.jobs.record.nodes import among_nodes, delays_elsewhere, heartbeat, publisher
 from prismdbg.jobs.record.nodes.among_nodes import AmongNodes
 from prismdbg.jobs.record.nodes.heartbeat import Heartbeat, NeighbourWatch, beat_of
 from prismdbg.jobs.record.nodes.membership import Member
 from prismdbg.jobs.record.nodes.publisher import Publisher
 from prismdbg.jobs.record.nonfinite_watch import MOST_INCIDENTS, NO_MORE
-from prismdbg.jobs.storage.job_nodes import NodeFolder, node_states
+from prismdbg.jobs.storage.job_nodes import NodeFolder, last_beat, node_states
 from prismdbg.jobs.storage.local_logs import LocalFolder
 from prismdbg.jobs.storage.run_folder import RunFolder, read_json, write_json
 from prismdbg.jobs.storage.run_report import payload_bytes
@@ -111,6 +112,10 @@ def test_at_the_end_it_acts_alone_where_run_cannot_be_written_to_for_long(
         (wanted(IncidentKind.NAN, "3", Moment(4, 9)), wanted(IncidentKind.NAN, "0", Moment(5, 1), sent=True)),
         (wanted(IncidentKind.LOST, "3", Moment(5, 2)), wanted(IncidentKind.EXCEPTION, "0", Moment(5, 2))),
         (wanted(IncidentKind.SLOW, "3", Moment(5)), wanted(IncidentKind.SLOW, "0", Moment(6))),
+        (
+            replace(wanted(IncidentKind.SLOW, "5", Moment(5)), waited_for=True),
+            wanted(IncidentKind.SLOW, "0", Moment(5)),
+        ),
     ],
 )
 def test_the_cause_is_captured_and_not_what_follows(nearer: Wanted, farther: Wanted, run: RunFolder) -> None:
@@ -122,6 +127,57 @@ def test_the_cause_is_captured_and_not_what_follows(nearer: Wanted, farther: Wan
         one.settle()
         other.settle()
     assert captured == ["nearer"] and not one.has_to_decide and not other.has_to_decide
+
+
+def beats(node: AmongNodes) -> None:
+    node._heart.once()
+
+
+def test_others_hear_which_ranks_are_busy_and_when_ranks_were_held(run: RunFolder) -> None:
+    (one, _), (other, _) = supervisor(run, "n1"), supervisor(run, "n2")
+    told = Delays(busy=frozenset({0}), held=((ns_ago(80), ns_ago(10)),))
+    one.look({}, lambda: told)
+    beats(one)
+    heard = other.delays()
+    ((begun_ns, ended_ns),) = heard.held
+    assert heard.busy == {0} and not one.delays().busy, "its own ranks it sees itself"
+    assert ended_ns - begun_ns == pytest.approx(70e9, rel=1e-3) and ns_ago(15) < ended_ns < ns_ago(9)
+
+
+def test_others_hear_that_a_supervisor_takes_an_image_and_can_tell_nothing_else(run: RunFolder) -> None:
+    (one, _), (other, _), (third, _) = (supervisor(run, name) for name in ("n1", "n2", "n3"))
+    before_ns = time.monotonic_ns()
+    with one.holding():
+        begun_ns = time.monotonic_ns()
+        beats(one)
+    ((held_ns, _),) = other.delays().held
+    beats(one)
+    ended_ns = time.monotonic_ns()
+    ((since_ns, until_ns),) = third.delays().held
+    late_ns = time.monotonic_ns() - begun_ns  # when it was is how long ago that was, when it is read
+    assert before_ns <= held_ns <= begun_ns + late_ns
+    assert before_ns <= since_ns <= until_ns <= ended_ns + late_ns
+
+
+def test_who_is_silent_is_no_longer_busy(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    (one, _), (other, _) = supervisor(run, "n1"), supervisor(run, "n2")
+    one.look({}, lambda: Delays(busy=frozenset({0}), held=((ns_ago(80), ns_ago(10)),)))
+    beats(one)
+    monkeypatch.setattr(delays_elsewhere, "BEAT_S", -1.0)
+    monkeypatch.setattr(delays_elsewhere, "LISTED_S", 0.0)
+    held = other.delays().held
+    monkeypatch.setattr(delays_elsewhere, "_SILENT_NS", 0)
+    assert other.delays() == Delays(held=held), "nor is it held for longer and longer"
+    monkeypatch.setattr(delays_elsewhere, "_SILENT_NS", 1 << 62)
+    beats(one)
+    assert other.delays().busy == {0}
+
+
+def test_a_heartbeat_of_an_older_version_says_nothing_of_it(run: RunFolder) -> None:
+    (one, _), (other, _) = supervisor(run, "n1"), supervisor(run, "n2")
+    one.look({})
+    beats(one)
+    assert "busy" not in last_beat(one._node) and other.delays() == Delays()
 
 
 def test_a_nan_after_steps_without_any_is_captured_by_its_sender_and_worded_as_the_first_since_then(

@@ -267,6 +267,7 @@ def test_a_slow_step_is_of_the_rank_for_which_the_others_waited(
     (wanted,) = settled(watch)
     assert wanted.folder == folder
     assert wanted.incident.text == f"step 12 took 31.00 s, 31.0 times the median{waited}"
+    assert wanted.waited_for is bool(waited)
 
 
 @pytest.mark.parametrize("text", ["sloth", "hang=soon", "slow=very"])

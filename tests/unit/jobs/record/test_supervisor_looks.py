@@ -177,6 +177,23 @@ def test_other_nodes_are_told_that_an_exception_was_outlived(
     assert told == [IsOver(attempt=0, kind=IncidentKind.EXCEPTION, time_ns=7)]
 
 
+def test_other_nodes_are_told_that_a_rank_lost_its_peer_before_its_process_has_ended(
+    watch: Supervisor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else it comes before the death of that peer on another node, which is the cause."""
+    told: list[tuple[str, bool | None]] = []
+    monkeypatch.setattr(watch._nodes, "share", lambda wanted, inside, _act: told.append((wanted.folder, inside)))
+    monkeypatch.setattr(incidents, "SETTLE_NS", 0)
+    log = TinyLog(tmp_path / "ranks" / "1", 1)
+    log.group("0", (0, 1, 2), "default_pg")
+    log.issue(3, 1)
+    text = "[connection] Connection closed by peer"
+    log.note("incident", incident="exception", type="RuntimeError", text=text, time_ns=1 << 40)
+    watch._look(ended=False)
+    watch._look(ended=False)
+    assert told == [("1", True)]
+
+
 def test_when_it_was_told_to_end_is_there_before_others_can_read_that_it_was(
     watch: Supervisor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -69,6 +69,21 @@ def test_each_node_has_a_state_and_its_ranks(tmp_path: Path) -> None:
     assert "its ranks still run" in states["n3"].text
 
 
+def test_a_node_whose_ranks_recorded_long_after_its_last_heartbeat_is_not_certainly_lost(tmp_path: Path) -> None:
+    """Its supervisor was killed ten minutes ago, and its ranks issue something every half minute."""
+    run = RunFolder(tmp_path)
+    node(run, "n2", silent_s=600)
+    rank(run, "2", "n2", quiet_s=15)
+    node(run, "n3", silent_s=50)
+    rank(run, "3", "n3", quiet_s=45)
+    late, lost = node_states(run)
+    assert late.recorded_s == pytest.approx(15, abs=5) and lost.recorded_s is None
+    assert late.state == lost.state == "lost"
+    assert ", its ranks recorded last 1" in late.text and "recorded" not in lost.text
+    (run.nodes / "n2" / "published.json").write_text("{}")
+    assert node_states(run)[0].recorded_s is None, "whoever copied its logs wrote these files"
+
+
 def test_the_ranks_of_a_node_are_named_in_their_order(tmp_path: Path) -> None:
     """A folder lists its files in any order, and by name 10 is before 9."""
     run = RunFolder(tmp_path)
@@ -171,14 +186,14 @@ def test_how_a_node_ended_without_which_the_job_began_anew_is_not_how_the_job_di
     elastic(run, n1_ranks=ranks, exit_code=0, ended_wall_ns=9)
     report = supervisor_report(run)
     assert report["exit_code"] == (0 if has_left else 143)
-    assert report["interrupted"] == ({} if has_left else {"signal": 15, "wall_ns": 5, "of_some": True})
+    assert report["interrupted"] == ({} if has_left else {"signal": 15, "wall_ns": 5, "node": "n2", "of_some": True})
 
 
 def test_the_end_of_all_nodes_is_that_of_the_job(tmp_path: Path) -> None:
     run = RunFolder(tmp_path)
     elastic(run, n1_ranks=("0", "0.1"), exit_code=1, interrupted={"signal": 15, "wall_ns": 7})
     report = supervisor_report(run)
-    assert (report["exit_code"], report["interrupted"]) == (1, {"signal": 15, "wall_ns": 5})
+    assert (report["exit_code"], report["interrupted"]) == (1, {"signal": 15, "wall_ns": 5, "node": "n2"})
 
 
 def test_a_node_that_has_no_rank_in_run_is_not_taken_for_one_that_left(tmp_path: Path) -> None:

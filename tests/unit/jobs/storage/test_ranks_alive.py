@@ -18,6 +18,7 @@ import pytest
 from tiny_log import write_training
 from waiting import wait_for
 
+from prismdbg.capsule.log.format import Status
 from prismdbg.jobs.storage.ranks_alive import (
     RankProcess,
     is_alive,
@@ -133,6 +134,21 @@ def test_a_rank_that_raised_has_failed_also_while_it_ends(tmp_path: Path) -> Non
     assert process.is_alive() and not process.has_failed()
     log.note("incident", time_ns=1 << 62, incident="exception", type="RuntimeError", text="Connection closed by peer")
     assert process.has_failed()
+
+
+@pytest.mark.parametrize(
+    ("is_inside", "text"), [(True, "Connection closed by peer"), (True, "broken"), (False, "Connection reset by peer")]
+)
+def test_a_rank_that_lost_a_peer_raised_in_a_collective_also_while_it_ends(
+    is_inside: bool, text: str, tmp_path: Path
+) -> None:
+    log = write_training(tmp_path / "0")
+    process = described(tmp_path / "0", os.getpid(), namespace_of(os.getpid()))
+    assert process.raised_in_collective() is None
+    if is_inside:
+        log.complete(log.issue(3, 1), status=Status.FAILED)
+    log.note("incident", time_ns=1 << 62, incident="exception", type="RuntimeError", text=text)
+    assert process.is_alive() and process.raised_in_collective()
 
 
 def test_a_process_that_put_another_program_in_its_place_did_not_die(tmp_path: Path) -> None:
