@@ -95,6 +95,9 @@ def named(job: Job, found: Telemetry) -> Why:
         ({names.RUN_QUEUE_WAIT: 0.01 + ALL_OF_IT}, Why.RUN_QUEUE),
         # a thread that a quota holds is in the run queue as the kernel counts it
         ({names.RUN_QUEUE_WAIT: 0.01 + ALL_OF_IT, names.QUOTA_THROTTLED: ALL_OF_IT}, Why.QUOTA),
+        # the kernel adds the times of CPUs that are held at once
+        ({names.RUN_QUEUE_WAIT: 0.01 + ALL_OF_IT, names.QUOTA_THROTTLED: 8 * ALL_OF_IT}, Why.QUOTA),
+        ({names.QUOTA_THROTTLED: 8 * ALL_OF_IT}, Why.ASLEEP),
         ({}, Why.ASLEEP),
     ],
 )
