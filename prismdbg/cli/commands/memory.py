@@ -183,7 +183,8 @@ def command(
     _write_flame(highest.live, f"live at the peak, {highest.moment}", flame)
     backend = modelled_backend(path, rank)
     if not as_json:
-        drawn = curve(read.trace, memory_text.curve_points(), begin, end, with_backend=with_backend)
+        points = memory_text.curve_points()
+        drawn = curve(read.trace, points, begin, end, made_inside=made_inside, with_backend=with_backend)
         console.emit(memory_text.curve_text(drawn))
     _show_peak(read, highest, backend, shown)
 

@@ -158,6 +158,8 @@ def test_a_curve_with_few_points_still_has_the_peak(builder: TraceBuilder) -> No
     assert drawn.low_bytes.min() == 70
     assert drawn.high_bytes[drawn.peak_point] == 630
     assert [step for step, _ in drawn.step_points] == [0, 1]
+    late = curve(trace, 3, Moment(1), made_inside=True)
+    assert (late.high_bytes.max(), late.is_least) == (40, False)
     assert drawn.point_at(Moment(1)) == drawn.step_points[1][1]
 
 
@@ -458,6 +460,8 @@ def test_what_a_captured_rank_held_is_known_in_part(
     assert (peak_json["is_least"], peak_json["uncounted_bytes"]) == (True, 900)
     made_inside = json.loads(said("--json", "--made-inside"))
     assert (made_inside["peak_bytes"], made_inside["is_least"]) == (30, False), "nothing older counts there"
+    shown = said("--made-inside")
+    assert "30 B │" in shown and "150 B" not in shown and "lower bound" not in shown, "nor in the curve"
 
 
 def test_the_debugger_says_it_too(tmp_path: Path) -> None:
