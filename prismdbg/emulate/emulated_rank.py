@@ -101,7 +101,8 @@ class EmulatedRank:
         if self._process is None:
             self._start(config)
         else:
-            os.write(self._go_fd, json.dumps({"until": until}).encode() + b"\n")
+            with contextlib.suppress(BrokenPipeError):  # it was killed while it stood: its end is its next event
+                os.write(self._go_fd, json.dumps({"until": until}).encode() + b"\n")
         self._has_turn = True
 
     def let_go(self) -> None:

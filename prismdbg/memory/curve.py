@@ -16,7 +16,8 @@ from prismdbg.model.step_parts import step_parts
 class Curve:
     """Point i covers the rows from `rows[i]` to before the next; low and high are the extremes in between.
 
-    step_points: (step, point) where each step begins. end: the latest moment that the last point covers.
+    step_points: (step, point) where each step begins. end: the latest moment that the last point covers. is_least:
+    there may have been more, older than the trace.
     """
 
     trace: MemoryTrace
@@ -25,6 +26,7 @@ class Curve:
     high_bytes: Ints
     step_points: tuple[tuple[int, int], ...]
     end: Moment
+    is_least: bool
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -47,15 +49,25 @@ def curve(
     begin: Moment | None = None,
     end: Moment | None = None,
     *,
+    made_inside: bool = False,
     with_backend: bool = False,
 ) -> Curve:
     """Events are spaced evenly, not time: a step looks like the next one, however long the rank stood between. At most
-    `points`, in each step at the same places (`step_parts`)."""
+    `points`, in each step at the same places (`step_parts`). made_inside: as for a `peak`."""
     first, beyond = stretch(trace, begin, end)
+    is_least = not (made_inside or trace.is_whole)
     if beyond <= first:
         none = np.zeros(0, dtype=np.int64)
-        return Curve(trace=trace, rows=none, low_bytes=none, high_bytes=none, step_points=(), end=trace.end)
-    levels = levels_of(trace, first, beyond, with_backend=with_backend)
+        return Curve(
+            trace=trace,
+            rows=none,
+            low_bytes=none,
+            high_bytes=none,
+            step_points=(),
+            end=trace.end,
+            is_least=is_least,
+        )
+    levels = levels_of(trace, first, beyond, made_inside=made_inside, with_backend=with_backend)
     step_rows = _step_rows(trace, first, beyond)
     starts = np.array(step_parts((step_rows - first).tolist(), beyond - first, max(points, 1)), dtype=np.int64)
     rows = starts + first
@@ -66,6 +78,7 @@ def curve(
         high_bytes=np.maximum.reduceat(levels, starts),
         step_points=_steps(trace, step_rows, rows),
         end=trace.latest(beyond),
+        is_least=is_least,
     )
 
 

@@ -64,7 +64,7 @@ def curve_text(curve: Curve) -> str:
     first, last = curve.moment(0), curve.end
     steps = "┬ a step begins, " if begun else ""  # a snapshot of torch's allocator has no steps
     lines.append(" " * width + " └" + "".join(marks).replace(" ", "─"))
-    least = "" if curve.trace.is_whole else "; lower bound"
+    least = "; lower bound" if curve.is_least else ""
     device = f"{curve.trace.device_name}: " if curve.trace.is_of_several else ""
     lines.append(" " * (width + 2) + f"{device}{first} to {last}; {steps}▲ the peak{least}")
     return "\n".join(lines)

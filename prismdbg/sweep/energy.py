@@ -9,7 +9,8 @@ from prismdbg.telemetry.sensor import Kind
 from prismdbg.telemetry.series import Series, Telemetry
 
 _WATTS = {"mW": 1e-3, "W": 1.0}
-_PART = re.compile(r"intel-rapl:\d+:")  # of a package, whose counter has it
+# A package's counter has its parts, but not its memory. That of the platform has all packages.
+_COUNTED_ALREADY = re.compile(r"intel-rapl:\d+(:\d+ \((?!dram\))| \(psys\))")
 _JOULES = {"uJ": 1e-6, "mJ": 1e-3, "J": 1.0}
 
 
@@ -44,7 +45,7 @@ def _of(telemetry: Telemetry, name: str, begin_ns: int, end_ns: int) -> list[Ser
         series
         for (subject, named), series in telemetry.series.items()
         if named == name
-        and not _PART.match(subject)
+        and not _COUNTED_ALREADY.match(subject)
         and series.sensor.kind is kind
         and series.sensor.unit in units
         and series.covers(begin_ns, end_ns)

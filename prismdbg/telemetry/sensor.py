@@ -26,6 +26,7 @@ THROTTLE_REASONS = "throttle_reasons"
 SM_CLOCK = "sm_clock"
 UTILIZATION = "utilization"
 CPU_FREQUENCY = "frequency"
+PROCESSES = "processes"  # missing where some that used a CPU were not read
 TCP_RETRANSMITS = "tcp_retransmits"
 
 

@@ -80,13 +80,15 @@ class TelemetryWriter:
         os.close(self._file)
 
     def _begin_segment(self) -> None:
-        """One that describes all that is known so far."""
+        """One that describes what the next block needs. A sensor that is read again is described again; the others, of
+        processes that have ended, make room."""
         if self._file >= 0:
             os.close(self._file)
         self._segment += 1
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
         self._file = os.open(self._folder / fmt.segment_name(self._segment), flags, 0o600)
         self._written = 0
+        self._numbers = {sensor: number for number, sensor in enumerate(self._values)}
         self._pending = [
             fmt.MAGIC + _json(Record.ABOUT, **self._about),
             *(self._sensor_record(sensor) for sensor in self._numbers),

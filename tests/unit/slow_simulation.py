@@ -49,6 +49,10 @@ class SlowSimulation:
         self.mesh = graph.mesh
         self.slower = vector_by_rank(graph.mesh, graph.compute_ppm_at).tolist()
         self.ranks = [Rank(graph.class_of(rank).entries) for rank in range(self.mesh.world)]
+        self.begins = [
+            sum(d.delay_ns for d in changes.delays if d.rank == number and d.entry is None)
+            for number in range(self.mesh.world)
+        ]
         self.calls: dict[object, Call] = {}
         self.turns: dict[tuple[int, int], int] = {}
         self.events: list[tuple[int, int, Callable[[], None]]] = []
@@ -59,8 +63,8 @@ class SlowSimulation:
 
     def run(self) -> int:
         for number, rank in enumerate(self.ranks):
-            for stream in list(rank.queues):
-                self._later(0, number, stream)
+            for stream in {0, *rank.queues}:
+                self._later(self.begins[number], number, stream)
         while self.events:
             self.now, _, action = heapq.heappop(self.events)
             action()
@@ -98,7 +102,7 @@ class SlowSimulation:
     def _go(self, number: int, stream: object) -> None:
         """Does what the stream can do now; whoever makes more possible calls again."""
         rank = self.ranks[number]
-        queue = rank.queues[stream]
+        queue = rank.queues[stream] if self.now >= self.begins[number] else None
         while queue:
             task, e = queue[0]
             if task == "compute":

@@ -22,7 +22,7 @@ from prismdbg.cli.terminal import long_work
 from prismdbg.errors import UsageError
 from prismdbg.importers.memory_snapshot import is_snapshot
 from prismdbg.jobs.capture.packed_memory import whole_trace
-from prismdbg.jobs.replay.memory_trace import modelled_backend, recorded_trace, traced_replay
+from prismdbg.jobs.replay.memory_trace import modelled_backend, recorded_trace, require_emulated, traced_replay
 from prismdbg.jobs.replay.replay import ReplayRequest
 from prismdbg.jobs.replay.span import require_inside
 from prismdbg.jobs.replay.verdict import Outcome
@@ -141,11 +141,12 @@ def command(
 
     Example: `prismdbg memory RUN --rank 0 --diff 20.2 21.2 --by stack`
 
-    A TRACE is the folder that `record --memory` writes into a RUN and its capsules. A CAPSULE without a trace, or
-    with --until or --keep, is replayed with tracing on. Blocks that were allocated before the start moment are then
-    shown as a separate group. If some of these blocks are unknown, all totals are lower bounds. The memory of the
-    communication backend is listed separately. The memory of one device is shown at a time. An emulated rank has no
-    backend: prismdbg estimates the buffers that gloo would allocate.
+    A TRACE is the folder that `record --memory` writes into a RUN and its capsules. With --until or --keep a
+    CAPSULE is replayed with tracing on, and so is an emulated rank of RUN; a CAPSULE without a trace always is.
+    Blocks that were allocated before the start moment are then shown as a separate group. If some of these blocks
+    are unknown, all totals are lower bounds. The memory of the communication backend is listed separately. The
+    memory of one device is shown at a time. An emulated rank has no backend: prismdbg estimates the buffers that
+    gloo would allocate.
 
     A SNAPSHOT is a file of torch.cuda.memory._dump_snapshot. It has no collectives: moment 0.0.N is before the N-th
     entry of its history.
@@ -183,7 +184,8 @@ def command(
     _write_flame(highest.live, f"live at the peak, {highest.moment}", flame)
     backend = modelled_backend(path, rank)
     if not as_json:
-        drawn = curve(read.trace, memory_text.curve_points(), begin, end, with_backend=with_backend)
+        points = memory_text.curve_points()
+        drawn = curve(read.trace, points, begin, end, made_inside=made_inside, with_backend=with_backend)
         console.emit(memory_text.curve_text(drawn))
     _show_peak(read, highest, backend, shown)
 
@@ -262,8 +264,10 @@ def _trace(
     limits: Asked,
 ) -> _Found:
     folder = recorded_trace(path, rank)
-    if folder is not None:
+    if folder is not None and until is None and keep is None:
         return _Found(trace=open_trace(folder))
+    if folder is not None:
+        require_emulated(path, "--until" if keep is None else "--keep")
     with long_work.shown(), opened(capsule_at(path, rank), keys) as capsule:
         require_inside(capsule.manifest, capsule.path.name, "--until", until)
         b = capsule.manifest.moment_b

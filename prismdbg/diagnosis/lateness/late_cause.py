@@ -20,7 +20,7 @@ from prismdbg.diagnosis.lateness.disk_sleep import disk_sleep, more_asleep_ns
 from prismdbg.diagnosis.lateness.late_span import LateSpan, in_collectives_ns, late_span
 from prismdbg.diagnosis.lateness.link_cause import link_errors
 from prismdbg.diagnosis.lateness.rank_shares import NotAvailable, RankTimes, times_of
-from prismdbg.diagnosis.lateness.rivals import clock_ratio, rivals, why_no_clock
+from prismdbg.diagnosis.lateness.rivals import clock_ratio, nobody, rivals, why_no_clock
 from prismdbg.diagnosis.wording import and_list
 from prismdbg.model.durations import brief
 from prismdbg.telemetry import sensor as names
@@ -275,7 +275,7 @@ def _say(
         case Why.STOLEN:
             return f"the hypervisor gave CPU {cpus} to others for {brief(round(mine.stolen_ns))}", ()
         case Why.RUN_QUEUE:
-            ran = rivals(evidence, telemetry, span, mine) or ["not known: no process was seen to use as much of it"]
+            ran = rivals(evidence, telemetry, span, mine) or [f"not known: {nobody(telemetry)}"]
             lines = tuple(f"who ran there instead: {one}" for one in ran)
             return f"it waited {brief(round(mine.waited_ns))} in the run queue of CPU {cpus}", lines
     slept = disk_sleep(span, mine, others)

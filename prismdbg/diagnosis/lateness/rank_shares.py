@@ -73,12 +73,13 @@ def times_of(telemetry: Telemetry, rank_folder: str, span: Span, in_collectives_
     if isinstance(stolen, NotAvailable):
         return stolen
     waited_ns = found[names.RUN_QUEUE_WAIT].growth(*span)
-    quota_ns = min(found[names.QUOTA_THROTTLED].growth(*span), float(span[1] - span[0]))
+    # A thread that is held by a quota is in the run queue. The counter is of all threads: CPUs held at once are added.
+    quota_ns = min(found[names.QUOTA_THROTTLED].growth(*span), waited_ns, float(span[1] - span[0]))
     threads = telemetry.find(subject, names.THREADS_RUN_QUEUE_WAIT)
     all_waited_ns = threads.growth(*span) if threads is not None and threads.covers(*span) else waited_ns
     return RankTimes(
         ran_ns=found[names.CPU_TIME].growth(*span),
-        waited_ns=max(waited_ns - quota_ns, 0.0),  # a thread that is held by a quota counts as one that waits
+        waited_ns=waited_ns - quota_ns,
         quota_ns=quota_ns,
         stolen_ns=stolen,
         other_threads_waited_ns=max(all_waited_ns - waited_ns, 0.0),

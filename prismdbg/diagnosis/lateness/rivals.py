@@ -27,6 +27,12 @@ def rivals(evidence: Evidence, telemetry: Telemetry, span: LateSpan, late: RankT
     return [f"{subject}, {brief(round(ran_ns))}" for ran_ns, subject in found[:_SHOWN]]
 
 
+def nobody(telemetry: Telemetry) -> str:
+    """Where there are no rivals: who was seen, and why not all were."""
+    why = telemetry.missing.get((HOST, names.PROCESSES))
+    return "no process was seen to use as much of it" + (f" ({why})" if why else "")
+
+
 def _ran(telemetry: Telemetry, span: LateSpan, late: RankTimes, own: str) -> Iterator[tuple[str, float]]:
     begin_ns, end_ns = span.begin_ns, span.end_ns
     for (subject, name), series in telemetry.series.items():

@@ -47,6 +47,17 @@ def recorded_trace(path: Path, rank: int | None) -> Path | None:
     return traced[wanted]
 
 
+def require_emulated(path: Path, option: str) -> None:
+    """`UsageError` for `option`, which asks for a replay, unless `path` is an emulated run: its ranks can be replayed
+    without a capsule."""
+    run = RunFolder(path)
+    if not run.run_json.is_file() or read_emulated(run) is None:
+        raise UsageError(
+            f"{option} needs a capsule: {path} has a recorded trace, which is shown as it is",
+            hint=f"give a capsule of the rank, or leave {option} out",
+        )
+
+
 def modelled_backend(path: Path, rank: int | None) -> BackendModel | None:
     """Of an emulated rank, in whose trace there is no backend; None for every other trace."""
     folder = recorded_trace(path, rank)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import median
 
 import numpy as np
@@ -14,7 +14,7 @@ from prismdbg.model.meanwhile import working
 from prismdbg.predict.fit.added import SECOND_NS
 from prismdbg.predict.fit.regressor import LEAST, Regressor, fitted
 from prismdbg.predict.operators.work import Work
-from prismdbg.predict.samples.program_operators import calls_of, is_of_program
+from prismdbg.predict.samples.program_operators import MODEL_ITEM_BYTES, calls_of, is_of_program
 from prismdbg.predict.samples.samples import Phase, Samples
 
 _BACKWARD = 2.0  # of a family that was not sampled, over its forward pass
@@ -54,7 +54,7 @@ class OperatorTimes:
     @property
     def value_bytes(self) -> int:
         """Of one element: programs are sampled in 32 bits (`operators.work_of`), published operators are of 16."""
-        return 4 if self.is_of_program else 2
+        return 4 if self.is_of_program else MODEL_ITEM_BYTES
 
     def time_ns(self, work: Work, phase: Phase) -> int:
         """Of one shape."""
@@ -77,8 +77,11 @@ class OperatorTimes:
 
     def _parts(self, work: Work, phase: Phase) -> list[tuple[Work, Phase]]:
         """What the samples are of: the operator itself, or what PyTorch calls for it."""
-        calls = calls_of(work, phase) if self.is_of_program else []
-        return [(call, Phase.WHOLE) for call in calls] or [(work, phase)]
+        if not self.is_of_program:
+            return [(work, phase)]
+        calls = calls_of(work, phase)
+        own_bytes = work.moved_bytes * self.value_bytes / MODEL_ITEM_BYTES
+        return [(call, Phase.WHOLE) for call in calls] or [(replace(work, moved_bytes=own_bytes), phase)]
 
     def _estimate(self, work: Work, phase: Phase) -> tuple[float, Doubts]:
         if (sampled := self._samples(work.family, phase)) < LEAST:

@@ -1,6 +1,6 @@
-"""ZeRO 3 (Rajbhandari et al., arXiv 1910.02054, section 5.3), in the order of PyTorch's FSDP2: the weights of the
-embedding, of each layer and of the output are gathered before each pass and freed after it; those of the next unit are
-gathered, and the gradients of the one before are reduced, while a unit computes.
+"""ZeRO 2 and 3 (Rajbhandari et al., arXiv 1910.02054, section 5), in the order of PyTorch's FSDP2: the gradients of the
+embedding, of each layer and of the output are reduced while the next unit computes, in each backward pass. With ZeRO 3
+weights are gathered before each pass, while the unit before computes, and freed after it.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ class Does:
 
 
 class ShardedWeights:
-    """`through` runs units in their order. Without ZeRO 3 nothing is gathered or reduced here."""
+    """`through` runs units in their order. Without ZeRO 3 nothing is gathered, without ZeRO 2 nothing reduced here."""
 
     def __init__(self, model: Model, training: Training, does: Does) -> None:
-        self._is_on = training.zero >= 3
+        self._gathers, self._reduces = training.zero >= 3, training.zero >= 2
         self._gradient_bytes, self._value_bytes = training.gradient_bytes, training.value_bytes
         self._does = does
         table = Parameters(dense=model.table_parameters // training.tp)
@@ -46,32 +46,34 @@ class ShardedWeights:
         self._gradients = self._weights | ({Unit.OUTPUT: Parameters()} if is_shared else {})
 
     def through(self, units: Sequence[Unit], *, backward: bool) -> Iterator[Unit]:
-        if not self._is_on:
-            yield from units
-            return
-        reduced: list[int] = []
-        before: Unit | None = None
-        gathered = self._gather(units[0])
+        gathered = self._gathered(units) if self._gathers else iter(units)
+        return self._reduced(gathered) if backward and self._reduces else gathered
+
+    def _gathered(self, units: Sequence[Unit]) -> Iterator[Unit]:
+        entries = self._gather(units[0])
         for number, unit in enumerate(units):
-            self._wait(gathered)
-            gathered = self._gather(units[number + 1]) if number + 1 < len(units) else []
-            if backward:
-                self._does.allocate(self._bytes(self._gradients[unit], self._gradient_bytes))
+            self._wait(entries)
+            entries = self._gather(units[number + 1]) if number + 1 < len(units) else []
             yield unit
             self._does.allocate(-self._bytes(self._weights[unit], self._value_bytes))
-            if backward:
-                self._reduced(reduced, before)
-                before, reduced = (
-                    unit,
-                    self._does.collective("reduce_scatter", self._gradients[unit], self._gradient_bytes),
-                )
-        self._reduced(reduced, before)
+
+    def _reduced(self, units: Iterator[Unit]) -> Iterator[Unit]:
+        entries: list[int] = []
+        before: Unit | None = None
+        for unit in units:
+            self._does.allocate(self._bytes(self._gradients[unit], self._gradient_bytes))
+            yield unit
+            self._free(entries, before)
+            before = unit
+            entries = self._does.collective("reduce_scatter", self._gradients[unit], self._gradient_bytes)
+        self._free(entries, before)
 
     def _gather(self, unit: Unit) -> list[int]:
         self._does.allocate(self._bytes(self._weights[unit], self._value_bytes))
         return self._does.collective("all_gather", self._weights[unit], self._value_bytes)
 
-    def _reduced(self, entries: list[int], unit: Unit | None) -> None:
+    def _free(self, entries: list[int], unit: Unit | None) -> None:
+        """The gradients of a unit, once they are reduced."""
         self._wait(entries)
         if unit is not None:
             self._does.allocate(-self._bytes(self._gradients[unit], self._gradient_bytes))

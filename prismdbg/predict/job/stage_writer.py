@@ -239,7 +239,7 @@ class StageWriter:
         own = Parameters(
             dense=self._memory.parameters - self._memory.expert_parameters, experts=self._memory.expert_parameters
         )
-        if tr.zero < 3:
+        if tr.zero < 2:
             self._over_replicas("reduce_scatter" if tr.zero else "all_reduce", own, tr.gradient_bytes)
         if tr.mesh.world > 1:
             self._collective("all_reduce", "world", 4)
@@ -267,7 +267,7 @@ class StageWriter:
     @property
     def _table_bytes(self) -> int:
         tr = self._training
-        parts = tr.replicas if tr.zero >= 3 else 1
+        parts = tr.replicas if tr.zero >= 2 else 1
         return self._model.table_parameters // tr.tp // parts * tr.gradient_bytes
 
     def _is_first(self, turn: Turn) -> bool:

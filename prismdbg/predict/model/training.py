@@ -77,6 +77,7 @@ class Training:
             f"a batch of {self.batch}": (self.batch, self.replicas * self.microbatch, "samples of one microbatch each"),
             f"{model.layers} layers": (model.layers, self.pp * self.interleave, "chunks of stages"),
             f"{model.heads} heads": (model.heads, self.tp, "ranks of tp"),
+            f"{model.kv_heads} heads of keys and values": (model.kv_heads, self.tp, "ranks of tp"),
             f"an inner size of {model.ffn}": (model.ffn, self.tp, "ranks of tp"),
             f"a sequence of {model.sequence}": (model.sequence, self.norm_parts, "ranks of tp"),
             f"{model.experts or 1} experts": (model.experts or self.ep, self.ep, "ranks of ep"),

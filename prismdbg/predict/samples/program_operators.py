@@ -7,7 +7,7 @@ have a bias, the optimizer is AdamW for each tensor by itself.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from math import sqrt
+from math import ceil, sqrt
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from prismdbg.predict.samples.samples import Phase
 
 Sizes = Mapping[str, float]
 Call = tuple[str, Sizes]
-_ITEM_BYTES = 2  # that the model's operators are counted with
+MODEL_ITEM_BYTES = 2  # that the model's operators are counted with, whatever OPS has
 _LAYER_TENSORS = (3.0, 1.0, 4.0, 4.0)  # of a layer, in squares of its width
 _LAYER_VECTORS = 8  # biases and norms of a layer, of about its width
 _UPDATE = {"mul_": 1, "lerp_.Scalar": 2, "addcmul_": 3, "sqrt": 1, "div": 1, "add_": 1, "addcdiv_": 3}
@@ -27,7 +27,7 @@ _TWICE = ("mul_",)
 def calls_of(work: Work, phase: Phase) -> list[Work]:
     """Of one shape; nothing where it is not known what PyTorch calls for it."""
     sizes = {name: float(size[0]) for name, size in work.sizes.items()}
-    moved = float(work.moved_bytes[0]) / _ITEM_BYTES
+    moved = float(work.moved_bytes[0]) / MODEL_ITEM_BYTES
     found = _calls(work.family, phase, sizes, moved)
     return [
         work_of(operator, {name: np.array([size]) for name, size in columns.items()}) for operator, columns in found
@@ -44,7 +44,7 @@ def _calls(family: str, phase: Phase, at: Sizes, moved: float) -> list[Call]:
         of_phase = _ROWS[family]
         return of_phase[phase is Phase.BACKWARD](at["tokens"], at["width"])
     if family.endswith("Stage_optimizer"):
-        return list(_optimizer(moved / ADAM_WAYS, at["dim"], at["encoders"]))
+        return list(_optimizer(moved / ADAM_WAYS, at))
     made = _OTHERS.get((family, phase))
     return made(at, moved) if made else []
 
@@ -99,16 +99,23 @@ def _dropout_backward(_: Sizes, moved: float) -> list[Call]:
     return [_elements("mul", 2 * items, sqrt(items), 2)]
 
 
-def _optimizer(parameters: float, width: float, layers: float) -> Iterator[Call]:
-    """Tensors of the usual sizes, and what is left, which are tables."""
-    tensors = [(part * width**2, layers) for part in _LAYER_TENSORS]
-    if (rest := parameters - sum(items * count for items, count in tensors)) > width:
+def _optimizer(parameters: float, at: Sizes) -> Iterator[Call]:
+    """Tensors of the usual sizes, and what is left, which are tables. ZeRO divides each tensor, so a part of a layer is
+    as many calls as a layer."""
+    for items, count in _updated(parameters, at["dim"], ceil(at["encoders"]), at):
+        for operator, operands in _UPDATE.items():
+            for _ in range(count * (2 if operator in _TWICE else 1)):
+                yield _elements(operator, items * operands, min(at["dim"], items), operands)
+
+
+def _updated(parameters: float, width: float, layers: int, at: Sizes) -> list[tuple[float, int]]:
+    """Elements, and of how many tensors."""
+    a_layer = sum(_LAYER_TENSORS) * width**2 / at["mp"]
+    own = min(at["encoders"] * a_layer, parameters) / (layers * a_layer)
+    tensors = [(own * part * width**2 / at["mp"], layers) for part in _LAYER_TENSORS]
+    if (rest := parameters - own * layers * a_layer) > width:
         tensors.append((rest, 1))
-    tensors.append((width, layers * _LAYER_VECTORS))
-    for operator, operands in _UPDATE.items():
-        for items, count in tensors:
-            for _ in range(round(count) * (2 if operator in _TWICE else 1)):
-                yield _elements(operator, items * operands, width, operands)
+    return [*tensors, (width * at["encoders"] / layers, layers * _LAYER_VECTORS)]
 
 
 _Rows = Callable[[float, float], list[Call]]

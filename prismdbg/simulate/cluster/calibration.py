@@ -45,12 +45,13 @@ class Sample:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
     """`model_ns`: of the file that is written. `unseen_ns`: of a model that did not know this sample, where it matters
-    and can be said: a table without it.
+    and can be said: a table without it. is_repeated: a table repeats it, and nothing is known without it.
     """
 
     sample: Sample
     model_ns: int
     unseen_ns: float | None
+    is_repeated: bool
 
     @property
     def error(self) -> float:
@@ -121,7 +122,13 @@ def _curves(samples: Iterable[Sample]) -> tuple[Curve, ...]:
 
 
 def _compare(model: ClusterModel, sample: Sample) -> Compared:
-    return Compared(sample=sample, model_ns=model_ns(model, sample), unseen_ns=_unseen_ns(model, sample))
+    unseen_ns, has_table = _unseen_ns(model, sample), sample.op in model.tiers[sample.where.tier].measured
+    return Compared(
+        sample=sample,
+        model_ns=model_ns(model, sample),
+        unseen_ns=unseen_ns,
+        is_repeated=has_table and unseen_ns is None,
+    )
 
 
 def _unseen_ns(model: ClusterModel, sample: Sample) -> float | None:
@@ -138,7 +145,7 @@ def _unseen_ns(model: ClusterModel, sample: Sample) -> float | None:
 
 def _fit(compared: Sequence[Compared]) -> Fit:
     """Of a table only where something can be said of it: between its ends."""
-    told = [abs(c.error) for c in compared if c.unseen_ns is not None] or [abs(c.error) for c in compared]
+    told = [abs(c.error) for c in compared if not c.is_repeated] or [abs(c.error) for c in compared]
     members = [c.sample.where.members for c in compared]
     sizes = [c.sample.size_bytes for c in compared]
     return Fit(

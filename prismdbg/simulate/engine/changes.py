@@ -18,7 +18,7 @@ from prismdbg.simulate.quantities import MILLION
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delay:
-    """This rank takes so much longer for one of its computations; without an entry, for the first."""
+    """This rank takes so much longer for one of its computations; without an entry, it starts so much later."""
 
     rank: int
     delay_ns: int

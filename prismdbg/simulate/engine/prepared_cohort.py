@@ -196,16 +196,16 @@ def assemble(
     compute_ppm: Ints,
     delays: list[Delay],
 ) -> PreparedCohort:
-    """`compute_ppm`: in layout."""
+    """`compute_ppm`: in layout. delays: of entries."""
     made = _Calls(graph, cohort, topology, placed)
     calls = [made.of(ask) for ask in plan.asked]
     ppm = amount(cohort.cut(compute_ppm))
     crew = PreparedCohort(cohort, plan, calls, ppm, [])
     for delay in delays:
-        entry = int(plan.program.runs[0]) if delay.entry is None else delay.entry
-        run = plan.program.run_of(entry)
+        assert delay.entry is not None, "a start is an entry, too"
+        run = plan.program.run_of(delay.entry)
         extra_ns = cohort.cut(np.where(topology.ranks == delay.rank, delay.delay_ns, 0))
-        crew.delayed.append((entry, extra_ns))
+        crew.delayed.append((delay.entry, extra_ns))
         crew.extra_ns[run] = crew.extra_ns.get(run, np.zeros(1, dtype=np.int64)) + extra_ns
     size = 1 if isinstance(ppm, int) else ppm.size
     if len(plan.kinds) * size * 8 <= MOST_CACHED_BYTES:

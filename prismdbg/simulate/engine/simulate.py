@@ -16,6 +16,7 @@ from prismdbg.simulate.cluster.transfer import SEND
 from prismdbg.simulate.engine.changes import Changes, factors
 from prismdbg.simulate.engine.deadlock import explain
 from prismdbg.simulate.engine.engine import OTHER_STREAMS, Engine, Keep, Team, Track
+from prismdbg.simulate.engine.late_start import with_starts
 from prismdbg.simulate.engine.prepared_cohort import (
     Amount,
     Asked,
@@ -66,16 +67,16 @@ def simulate(
 def _crews(graph: JobGraph, cluster: ClusterModel, changes: Changes) -> list[PreparedCohort]:
     stitching = graph.stitching
     layout = stitching.cohorts.layout
-    entries = changes.entries(graph)
+    entries, turns, late = with_starts(graph, changes.entries(graph), changes.delays)
     had = graph.origin.has_contention
-    plans = [plan_class(e, n, cluster, has_contention=had) for e, n in zip(entries, stitching.turns, strict=True)]
+    plans = [plan_class(e, n, cluster, has_contention=had) for e, n in zip(entries, turns, strict=True)]
     topology = Topology.of(graph.mesh, layout, cluster, factors(graph, cluster.link_ppm, changes.link_ppm))
     slower = factors(graph, cluster.compute_ppm, changes.compute_ppm)[topology.ranks]
     if not had:
         slower = slower * processors_ppm(cluster, graph.mesh.world)[topology.ranks] // MILLION
     compute_ppm = layout.shaped(graph.compute_ppm_at, graph.mesh) * slower // MILLION
     delays = defaultdict(list)
-    for delay in changes.delays:
+    for delay in late:
         place = graph.mesh.coordinates(delay.rank)
         delays[int(stitching.cohorts.at[tuple(place[name] for name in layout.names)])].append(delay)
     placed: dict[Channel, Placed] = {}

@@ -1,7 +1,7 @@
 """What held up the control group of a process: a CPU quota of the group or of one around it, in both versions of
 cgroups, and I/O, in version 2.
 
-Where several CPUs are held at once by a quota, version 1 adds their times.
+Where several CPUs are held at once by a quota, both versions add their times.
 """
 
 from __future__ import annotations

@@ -13,11 +13,11 @@ from pathlib import Path, PurePath
 from prismdbg.telemetry import sensor as names
 from prismdbg.telemetry.collectors.ranks import RankCollector
 from prismdbg.telemetry.open_files import OpenFile
-from prismdbg.telemetry.sensor import Kind, Sensor, Sink
+from prismdbg.telemetry.sensor import HOST, Kind, Sensor, Sink
 
 _TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 _LEAST_SHARE = 0.03  # of a CPU, since the last look: others are not worth a name
-_MOST_NAMED = 128
+_MOST_NAMED = 128  # at once
 
 
 @dataclass(slots=True, kw_only=True)
@@ -36,14 +36,13 @@ class ProcessCollector:
     """All processes but the ranks, which have sensors of their own, and the sampler. Most do nothing: of those nothing
     is parsed."""
 
-    name = "processes"
+    name = names.PROCESSES
     every_ns = 2_000_000_000
 
     def __init__(self, root: Path, ranks: RankCollector) -> None:
         self._proc = root / "proc"
         self._ranks = ranks
         self._processes: dict[str, _Process] = {}
-        self._named = 0
         self._looked_ns = 0
 
     def sample(self, sink: Sink) -> None:
@@ -53,14 +52,21 @@ class ProcessCollector:
         alive = {name for name in os.listdir(self._proc) if name.isdecimal()} - own  # noqa: PTH208  paths cost more
         for gone in self._processes.keys() - alive:
             self._processes.pop(gone).file.close()
-        for name in alive:
-            grew_ns = self._read(name)
-            process = self._processes[name]
-            if process.sensors is None and grew_ns >= _LEAST_SHARE * since_ns and self._named < _MOST_NAMED:
-                process.sensors = self._sensors(name)
+        used = [name for name in alive if self._read(name) >= _LEAST_SHARE * since_ns]
+        self._name(used, sink)
+        for process in self._processes.values():
             if process.sensors is not None:
                 sink.reading(process.sensors[0], process.used_ns)
                 sink.reading(process.sensors[1], process.cpu)
+
+    def _name(self, used: list[str], sink: Sink) -> None:
+        """Those that used a CPU: as many as there is room for beside those that are named and have not ended."""
+        fresh = [name for name in used if self._processes[name].sensors is None]
+        room = _MOST_NAMED - sum(process.sensors is not None for process in self._processes.values())
+        for name in fresh[:room]:
+            self._processes[name].sensors = self._sensors(name)
+        if len(fresh) > room:
+            sink.missing(HOST, self.name, f"more than {_MOST_NAMED} used CPUs at once: the others were not read")
 
     def close(self) -> None:
         for process in self._processes.values():
@@ -88,7 +94,6 @@ class ProcessCollector:
         return grew_ns
 
     def _sensors(self, name: str) -> tuple[Sensor, Sensor]:
-        self._named += 1
         subject = f"process {name} ({self._title(name)})"
         return Sensor(subject, names.CPU_TIME, "ns", Kind.COUNTER), Sensor(subject, names.LAST_CPU, "cpu", Kind.GAUGE)
 

@@ -23,6 +23,7 @@ from jobs import Recorded, record, recorded_by_command_line, torchrun
 from prismdbg.jobs.injection import cache_dir
 from prismdbg.jobs.storage.run_folder import RunFolder
 from prismdbg.memory.backend import modelled, staged
+from prismdbg.memory.trace import open_trace
 from prismdbg.rank.tracing import tracer
 
 pytestmark = pytest.mark.job
@@ -101,6 +102,14 @@ def test_without_a_donor_the_peers_that_send_the_counts_run_in_turn(experts: Rec
     run = RunFolder((tmp_path / "run").resolve())
     assert [folder.name for folder in run.rank_folders()] == ["2"]
     assert routed(tmp_path / "again", "--donor", tmp_path / "run") == said_by(experts.ended.output, 2)
+
+
+def test_a_traced_rank_is_replayed_for_a_trace_of_another_end(tmp_path: Path) -> None:
+    run, kept = tmp_path / "run", tmp_path / "kept"
+    routed(run, "--peers", ":all_to_all_single=balanced")
+    said = prismdbg("memory", run, "--rank", 2, "--runtime", "local", "--until", "1.1", "--keep", kept, "--json")
+    assert said.code == 0, said.err
+    assert open_trace(kept).end < open_trace(run / "ranks/2/memory").end
 
 
 def test_counts_that_are_synthesized_are_said_to_shape_what_follows(tmp_path: Path) -> None:

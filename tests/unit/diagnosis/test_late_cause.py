@@ -95,6 +95,9 @@ def named(job: Job, found: Telemetry) -> Why:
         ({names.RUN_QUEUE_WAIT: 0.01 + ALL_OF_IT}, Why.RUN_QUEUE),
         # a thread that a quota holds is in the run queue as the kernel counts it
         ({names.RUN_QUEUE_WAIT: 0.01 + ALL_OF_IT, names.QUOTA_THROTTLED: ALL_OF_IT}, Why.QUOTA),
+        # the kernel adds the times of CPUs that are held at once
+        ({names.RUN_QUEUE_WAIT: 0.01 + ALL_OF_IT, names.QUOTA_THROTTLED: 8 * ALL_OF_IT}, Why.QUOTA),
+        ({names.QUOTA_THROTTLED: 8 * ALL_OF_IT}, Why.ASLEEP),
         ({}, Why.ASLEEP),
     ],
 )
@@ -269,6 +272,16 @@ def test_who_ran_instead_is_said() -> None:
     cause = cause_of(job, found)
     assert cause is not None
     assert [line for line in cause.lines if "process" in line] == ["who ran there instead: process 71 (stress), 1.6 s"]
+
+
+@pytest.mark.parametrize("why", ["", "more than 128 used CPUs at once: the others were not read"])
+def test_if_nobody_was_seen_it_is_said_whether_all_were_looked_at(why: str) -> None:
+    job = late_job()
+    found = telemetry(job, {names.RUN_QUEUE_WAIT: 0.01 + ALL_OF_IT})
+    cause = cause_of(job, replace(found, missing={("host", "processes"): why} if why else {}))
+    assert cause is not None
+    (line,) = [line for line in cause.lines if "process" in line]
+    assert line.endswith(f"to use as much of it ({why})" if why else "to use as much of it")
 
 
 def test_a_slower_clock_is_not_slower_code() -> None:

@@ -16,10 +16,10 @@ from prismdbg.jobs.storage.run_folder import RunFolder
 from prismdbg.settings.rank_config import Mode, RankConfig
 
 
-def of_program(run: RunFolder, command: str, steps: int) -> Program:
+def of_program(run: RunFolder, *command: str, steps: int) -> Program:
     return Program(
         run=run,
-        command=(command,),
+        command=command,
         world=2,
         per_node=2,
         steps=steps,
@@ -64,3 +64,16 @@ def test_each_end_is_heard(ended: list[EmulatedRank]) -> None:
         with pytest.raises(RankLost, match=f"rank {left[0].rank}'s program failed with code 1 before it issued"):
             first_event(left, 0, told.append)
     assert told == ["running ranks 0 and 1", "running rank 1"]
+
+
+def test_a_rank_that_was_killed_while_it_stood_is_named_at_its_next_turn(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path)
+    TinyLog(run.ranks / "0").issue(0, 1)
+    rank = EmulatedRank(of_program(run, "sh", "-c", "kill -KILL $$", steps=5), 0)
+    config = RankConfig(mode=Mode.EMULATE, socket_dir=str(tmp_path), extra={"emulation": {}})
+    rank.give_turn(config, "")
+    wait_for(lambda: rank.has_ended, 30, "the program to end")
+    rank.give_turn(config, "")
+    with pytest.raises(RankLost, match="rank 0's program was killed by SIGKILL in step 0"):
+        first_event([rank], deadline=0)
+    rank.close()

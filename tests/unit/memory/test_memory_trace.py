@@ -6,11 +6,13 @@ import json
 import os
 import pickle
 import pickletools
+import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from tiny_log import TinyLog
 from traces import CAPACITY, TraceBuilder, header_of
 
 from prismdbg.capsule import memory_format, memory_reader
@@ -21,6 +23,7 @@ from prismdbg.capsule.new_file import check_place
 from prismdbg.cli import main
 from prismdbg.cli.exit_codes import ExitCode
 from prismdbg.errors import CapsuleError, UsageError
+from prismdbg.jobs.storage.run_folder import RunFolder, write_json
 from prismdbg.memory.curve import curve
 from prismdbg.memory.difference import diff
 from prismdbg.memory.grouping import BACKEND, BEFORE, By, grouped, nested, stack_label
@@ -34,6 +37,7 @@ from prismdbg.model.moment import Moment
 from prismdbg.render.answer_text import answer_text
 from prismdbg.render.memory_text import live_json
 from prismdbg.session import answers
+from prismdbg.settings.rank_config import RANK_MEMORY
 
 INSIDE = Frame("/x/site-packages/torch/nn/linear.py", 130, "forward")
 OWN = Frame("/home/me/model.py", 53, "forward")
@@ -158,6 +162,8 @@ def test_a_curve_with_few_points_still_has_the_peak(builder: TraceBuilder) -> No
     assert drawn.low_bytes.min() == 70
     assert drawn.high_bytes[drawn.peak_point] == 630
     assert [step for step, _ in drawn.step_points] == [0, 1]
+    late = curve(trace, 3, Moment(1), made_inside=True)
+    assert (late.high_bytes.max(), late.is_least) == (40, False)
     assert drawn.point_at(Moment(1)) == drawn.step_points[1][1]
 
 
@@ -382,6 +388,39 @@ def test_the_command_refuses_in_one_line(
     assert shown.out == "" and said in shown.err
 
 
+@pytest.fixture
+def traced_run(builder: TraceBuilder, tmp_path: Path) -> RunFolder:
+    """Whose rank 0 has a trace."""
+    run = RunFolder(tmp_path / "run")
+    TinyLog(run.ranks / "0").issue(0, 1)
+    write_json(run.run_json, {})
+    shutil.copytree(training(builder), run.ranks / "0" / RANK_MEMORY)
+    return run
+
+
+@pytest.mark.parametrize("options", [("--keep", "kept"), ("--until", "1.1")], ids=lambda options: str(options[0]))
+def test_a_recorded_trace_is_not_taken_for_what_a_replay_was_asked_for(
+    traced_run: RunFolder, capsys: pytest.CaptureFixture[str], options: tuple[str, str]
+) -> None:
+    """Of a RUN and of a TRACE: neither can be replayed."""
+    for path in (traced_run.path, traced_run.ranks / "0" / RANK_MEMORY):
+        assert main.run(["memory", str(path), *options]) == ExitCode.USAGE
+        assert f"{options[0]} needs a capsule: {path} has a recorded trace" in capsys.readouterr().err
+
+
+def test_an_emulated_rank_with_a_trace_is_replayed_if_that_is_asked_for(
+    traced_run: RunFolder, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refused(path: Path, rank: int | None) -> Path:
+        raise UsageError(f"the capsule of rank {rank} in {path}", hint="none is made here")
+
+    write_json(traced_run.run_json, {"emulated": {"mesh": {"dp": 2}, "world": 2}})
+    monkeypatch.setattr("prismdbg.cli.commands.memory.capsule_at", refused)
+    assert main.run(["memory", str(traced_run.path), "--rank", "0"]) == ExitCode.OK
+    assert main.run(["memory", str(traced_run.path), "--rank", "0", "--keep", "kept"]) == ExitCode.USAGE
+    assert f"the capsule of rank 0 in {traced_run.path}" in capsys.readouterr().err
+
+
 def test_a_curve_fits_where_it_is_printed(builder: TraceBuilder, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(500):
         builder.allocate(5 << 20, f"aten::op{number}")
@@ -458,6 +497,8 @@ def test_what_a_captured_rank_held_is_known_in_part(
     assert (peak_json["is_least"], peak_json["uncounted_bytes"]) == (True, 900)
     made_inside = json.loads(said("--json", "--made-inside"))
     assert (made_inside["peak_bytes"], made_inside["is_least"]) == (30, False), "nothing older counts there"
+    shown = said("--made-inside")
+    assert "30 B │" in shown and "150 B" not in shown and "lower bound" not in shown, "nor in the curve"
 
 
 def test_the_debugger_says_it_too(tmp_path: Path) -> None:

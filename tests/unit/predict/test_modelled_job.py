@@ -193,6 +193,25 @@ def test_sharded_weights_are_gathered_twice_and_gradients_reduced_once_a_microba
     assert [communicated(shared, op, "dp") for op in ("all_gather", "reduce_scatter")] == [[2 * count], [4 * count]]
 
 
+def test_divided_gradients_are_reduced_once_a_microbatch_and_each_unit_has_its_own_until_then() -> None:
+    """ZeRO 2: what a rank does not keep cannot wait for the last backward pass."""
+    shared, divided = (predicted(LLAMA, training("dp=4", 8, zero=zero)) for zero in (1, 2))
+    held, units = divided.memory[0], 8 + 2  # layers, embedding, output
+    reduced = communicated(divided, "reduce_scatter", "dp")
+    assert (len(reduced), sum(reduced)) == (2 * units, 2 * 4 * held.parameters)
+    assert communicated(divided, "all_gather", "dp") == communicated(shared, "all_gather", "dp")
+    kept = 8 * held.layer_activation_bytes + held.workspace_bytes
+    layer = layer_parameters(model_file.parse(LLAMA), training("dp=4", 8)).dense
+    assert divided.graph.peak_bytes[0] - held.fixed_bytes - kept == 2 * 4 * layer, "one is reduced, one is computed"
+
+
+def test_stages_that_divide_gradients_exchange_their_part_of_a_shared_tables() -> None:
+    """Of the table that the first stage and the last have in common."""
+    for zero, parts in ((1, 1), (2, 4), (3, 4)):
+        job = predicted(LLAMA + "tied: true\n", training("pp=2,dp=4", 8, zero=zero))
+        assert communicated(job, "all_reduce", "pp[0,1]") == [4 * 51200 * 6144 // parts]
+
+
 def test_sharded_weights_take_the_memory_of_their_shards_and_of_two_layers() -> None:
     how = training("dp=8", 8, zero=3)
     job, layer = predicted(LLAMA, how), layer_parameters(model_file.parse(LLAMA), how).dense
@@ -318,6 +337,11 @@ def test_what_was_not_sampled_is_assumed() -> None:
 def test_an_impossible_job_is_refused_by_name(mesh: str, batch: int, more: dict[str, int], said: str) -> None:
     with pytest.raises(UsageError, match=said):
         predicted(GPT, training(mesh, batch, **more))
+
+
+def test_heads_of_keys_and_values_that_cannot_be_divided_are_refused_by_name() -> None:
+    with pytest.raises(UsageError, match="8 heads of keys and values cannot be divided among 16 ranks of tp"):
+        predicted(LLAMA + "kv_heads: 8\n", training("tp=16", 4))
 
 
 @pytest.mark.parametrize(

@@ -59,3 +59,19 @@ def test_another_operator_takes_twice_as_long_backward() -> None:
     work = memory_bound("RoPE", {"tokens": one(64), "width": one(64)}, items=one(1e6), ways=4)
     forward, backward = (OperatorTimes(SAMPLES).time_ns(work, phase) for phase in (Phase.FORWARD, Phase.BACKWARD))
     assert backward == pytest.approx(2 * forward, rel=1e-3)
+
+
+def test_values_of_a_programs_samples_have_32_bits_also_where_an_operator_was_not_sampled() -> None:
+    """The model counts bytes of 16-bit values, the samples' rate is of 32-bit ones."""
+    items = np.array([1e4, 1e5, 1e6, 1e7])
+    columns = {"items": items, "width": items / 100, "tensors": items * 0 + 1}
+    times = OperatorTimes(
+        {
+            "mm": Samples(operator="mm", columns={name: one(64) for name in "mnk"}, times_ns={Phase.WHOLE: one(1)}),
+            "add": Samples(operator="add", columns=columns, times_ns={Phase.WHOLE: 4 * 2 * items / 100}),
+        }
+    )
+    rotated = memory_bound("RoPE", {"tokens": one(64), "width": one(64)}, items=one(1e6), ways=4)
+    assert times.time_ns(rotated, Phase.FORWARD) == pytest.approx(4 * 4 * 1e6 / 100, rel=1e-3)
+    added = memory_bound("gelu", {"tokens": one(1e3), "width": one(1e3)}, items=one(1e6), ways=2)
+    assert times.time_ns(added, Phase.FORWARD) == pytest.approx(4 * 2 * 1e6 / 100, rel=1e-3), "translated"

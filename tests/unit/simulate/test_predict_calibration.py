@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from statistics import median
 
 import pytest
 from hypothesis import given
@@ -150,6 +151,36 @@ class TestWhatItDoesNotDescribe:
         assert fits["all_gather"].largest_ppm < 50_000
         ends = [c for c in calibrated.compared if c.sample.size_bytes in (SIZES[0], SIZES[-1])]
         assert all(c.unseen_ns is None for c in ends)
+
+    def test_links_with_a_formula_count_beside_links_with_a_table(self) -> None:
+        """Of a table the ends do not count: it repeats them."""
+        true = ClusterModel(
+            tiers=(
+                Tier(name="node", spans=4, latency_ns=3_000, rate=10**10),
+                Tier(name="network", spans=0, latency_ns=30_000, rate=10**9),
+            ),
+            ranks_per_node=4,
+        )
+        found = samples(true, {"all_gather": [inside(4), across(2, 1), across(2, 4)]})
+        odd = {inside(4): 3.0, across(2, 1): 1.06, across(2, 4): 0.96}
+        changed = [
+            replace(s, times_ns=tuple(round(t * odd[s.where]) for t in s.times_ns))
+            if s.where.tier or s.size_bytes > 1 << 16
+            else s
+            for s in found
+        ]
+        calibrated = fitted(changed, nodes=2)
+        near, far = calibrated.cluster.tiers
+        assert near.measured and not far.measured
+        assert calibrated.cluster.calibration is not None
+        errors = [
+            abs(c.error)
+            for c in calibrated.compared
+            if c.sample.where.tier or c.sample.size_bytes not in (SIZES[0], SIZES[-1])
+        ]
+        fit = calibrated.cluster.calibration.fits["all_gather"]
+        assert fit.median_ppm == quantities.rounded_up_ppm(median(errors))
+        assert fit.largest_ppm == quantities.rounded_up_ppm(max(errors))
 
     def test_halves_that_disagree(self) -> None:
         sample = Sample(op="all_reduce", where=inside(2), size_bytes=8, times_ns=(100, 150, 100, 150))

@@ -114,6 +114,29 @@ class TestStragglers:
 
         assert after.iteration_ns - before.iteration_ns == delay_ns
 
+    @pytest.mark.parametrize("delay_ns", [700, 999, 5000])
+    def test_a_rank_that_starts_later_is_there_later_not_behind_what_it_receives(self, delay_ns: int) -> None:
+        sender, receiver = EntryWriter(), EntryWriter()
+        sender.compute(1000)
+        sender.send("pp+1", 8)
+        receiver.recv("pp-1", 8)
+        receiver.compute(500)
+        graph = job("pp=2", (sender, [0]), (receiver, [1]))
+        before = simulate(graph, SECOND_A_GB)
+        after = simulate(graph, SECOND_A_GB, Changes(delays=(Delay(rank=1, delay_ns=delay_ns),)), trace=True)
+
+        assert after.iteration_ns - before.iteration_ns == max(delay_ns - 1000, 0)
+        assert after.computed_ns.tolist() == [1000, 500 + delay_ns]
+        assert critical_path(after)[0].rank == int(delay_ns > 1000)
+
+    def test_a_rank_without_a_computation_can_start_later(self) -> None:
+        writer = EntryWriter()
+        writer.collective("all_reduce", "dp", 1000)
+        after = simulate(job("dp=2", (writer, [0, 1])), SECOND_A_GB, Changes(delays=(Delay(rank=1, delay_ns=300),)))
+
+        assert after.ended_ns.tolist() == [1300, 1300]
+        assert after.late_ns["dp"].tolist() == [300, 0]
+
     def test_who_waits_for_it(self) -> None:
         writer = EntryWriter()
         writer.compute(1000)

@@ -47,6 +47,20 @@ def test_joules_of_a_step_are_those_of_all_counters_without_what_a_package_count
     assert joules == pytest.approx(2 * (200 + 300)), "from step 1 to the end of step 4, of 2 s each"
 
 
+def test_memory_is_counted_beside_packages_and_the_platform_which_has_both_is_not() -> None:
+    zones = {
+        "intel-rapl:0 (package-0)": 200,
+        "intel-rapl:0:0 (core)": 150,
+        "intel-rapl:0:1 (dram)": 30,
+        "intel-rapl:0:1 (dram) on n2": 20,
+        "intel-rapl:1 (psys)": 260,
+        "intel-rapl:1 (psys) on n2": 250,
+    }
+    found = telemetry(*(energy(zone, "uJ", watts * 10**6) for zone, watts in zones.items()))
+    joules, _ = of_steps(found, BEGUN_NS, [1, 2])
+    assert joules == pytest.approx(2 * (200 + 30 + 20))
+
+
 def test_peak_power_is_that_of_one_device_within_the_steps() -> None:
     first = power("gpu GPU-1", "mW", {9: 900_000, 12: 300_000, 15: 700_000, 15.5: 300_000, 20: 800_000})
     found = telemetry(first, power("gpu GPU-2", "mW", {9: 400_000}))

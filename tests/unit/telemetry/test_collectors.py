@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -386,6 +387,30 @@ def test_processes_that_use_a_cpu_are_named_without_their_arguments(tmp_path: Pa
         processes.sample(found)
     assert {sensor.subject for sensor in found.readings} == {"process 99 (python3 burn.py)"}
     assert found.last("process 99 (python3 burn.py)", names.LAST_CPU) == 3
+
+
+def test_processes_that_have_ended_make_room_for_others(tmp_path: Path) -> None:
+    """Workers of a loader are started anew in each epoch."""
+    rank_tree(tmp_path)
+    found, processes = Collected(), ProcessCollector(tmp_path, collector(tmp_path))
+
+    def run(pids: range) -> None:
+        for ticks in (0, 10_000_000):
+            for pid in pids:
+                files = {"comm": "worker\n", "cmdline": "", "stat": stat(ticks)}
+                write(tmp_path, **{f"proc__{pid}__{name}": text for name, text in files.items()})
+            processes.sample(found)
+
+    run(range(1000, 1128))
+    assert len(found.readings) == 2 * 128 and not found.absent
+    run(range(2000, 2001))
+    assert len(found.readings) == 2 * 128
+    assert "more than 128 used CPUs at once" in found.absent["host", "processes"]
+    for pid in range(1000, 1100):
+        shutil.rmtree(tmp_path / f"proc/{pid}")
+    run(range(3000, 3001))
+    assert found.last("process 3000 (worker)", names.CPU_TIME)
+    processes.close()
 
 
 def stat(ticks: int, started: int = 99) -> str:

@@ -123,6 +123,23 @@ def test_the_oldest_segments_are_dropped_and_each_can_be_read_alone(tmp_path: Pa
     assert read(tmp_path).missing == {("host", "energy"): "no RAPL zone"}
 
 
+def test_sensors_without_further_readings_make_room_in_the_next_segment(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Of processes that have ended, for example: a long job sees many."""
+    monkeypatch.setattr(fmt, "MOST_SENSORS", 3)
+    into = writer(tmp_path, segment_bytes=1)
+    for number in range(8):
+        process = Sensor(f"process {number}", "cpu_time", "ns", Kind.COUNTER)
+        into.reading(COUNTER, number)
+        into.reading(process, 7)
+        into.flush()
+    into.close()
+    found = read(tmp_path)
+    assert [series.values.tolist() for key, series in found.series.items() if key[0] != "rank 0"] == [[7]] * 8
+    assert found.find("rank 0", "cpu_time") is not None and not found.missing
+
+
 def record(kind: int, payload: bytes) -> bytes:
     return fmt.RECORD.pack(kind, len(payload), zlib.crc32(payload)) + payload
 
