@@ -16,6 +16,7 @@ from prismdbg.model.ops import OPS, Form, Movement
 from prismdbg.rank.c10d import sparse
 from prismdbg.rank.c10d.call import Call
 from prismdbg.rank.emulation.control import holds_it_already
+from prismdbg.rank.replay.comparison import carries_object
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +55,9 @@ class RecordedPeers:
             return Answer(synthesized=False, failure=record.failure)
         if record is None or record.state is not State.COMPLETED:
             return None
-        if any(t.numel() or t.is_sparse for t in call.received):
+        if call.spec.movement is Movement.SCATTER and call.rank == call.root and carries_object():
+            call.outputs[0].copy_(call.inputs[call.rank])  # of the object that it sends here, whatever its length
+        elif any(t.numel() or t.is_sparse for t in call.received):
             if record.payload is None:
                 return None
             self.fill(call.received, record.payload)
