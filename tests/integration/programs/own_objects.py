@@ -1,5 +1,5 @@
-"""Two ranks that tell each other objects, of which those of rank 0 have as many characters as OWN says (7): as a time, a
-PID or a host's name does, they differ in the next run.
+"""Two ranks that tell each other objects. Those of rank 0 have as many characters as OWN says (7): they differ in the
+next run, as a time, a PID or a host's name does.
 
 OWN=7 torchrun --nproc-per-node 2 own_objects.py
 """
