@@ -12,6 +12,7 @@ import contextlib
 import json
 import math
 import re
+import select
 import socket
 import time
 from typing import Any, NoReturn
@@ -19,6 +20,7 @@ from typing import Any, NoReturn
 from prismdbg.errors import RankLost, WaitTimeout
 
 MAX_LINE_BYTES = 16 << 20
+SEND_S = 30.0  # in which the other end has to read a message
 MAX_OBJECTS, MAX_VALUES, MAX_DEPTH = 200_000, 2_000_000, 60  # in one line; a list is an object, too
 Message = dict[str, Any]
 
@@ -34,25 +36,42 @@ class PeerClosed(RankLost):
 
 
 class Connection:
-    """One end of a socket. Sending is whole messages; receiving is bounded. Not for use by two threads at once.
+    """One end of a socket. Sending is whole messages; receiving is bounded. One thread may send while another receives:
+    each waits in poll(2) for as long as it may, because a socket's timeout would hold for both.
 
     last_bytes: the size of the last message that was received.
     """
 
     def __init__(self, sock: socket.socket) -> None:
+        sock.setblocking(False)
         self._sock = sock
         self._buffer = bytearray()
         self.last_bytes = 0
 
     def send(self, message: Message) -> None:
-        """Raises `PeerClosed` when the other end is gone, `RankLost` when it does not receive."""
+        """Raises `PeerClosed` when the other end is gone, `RankLost` when it does not receive: it may have a part."""
+        data = memoryview(json.dumps(message, separators=(",", ":")).encode() + b"\n")
+        end = time.monotonic() + SEND_S
         try:
-            self._sock.settimeout(30)
-            self._sock.sendall(json.dumps(message, separators=(",", ":")).encode() + b"\n")
+            while data:
+                data = data[self._send_some(data, end) :]
         except (BrokenPipeError, ConnectionResetError) as error:
             raise PeerClosed(f"the peer of the agent's socket has closed it: {error}") from error
-        except OSError as error:
+        except (OSError, ValueError) as error:
             raise RankLost(f"the peer of the agent's socket has closed it: {error}") from error
+
+    def _send_some(self, data: memoryview, end: float) -> int:
+        with contextlib.suppress(BlockingIOError):
+            return self._sock.send(data)
+        if not self._is_ready(select.POLLOUT, end - time.monotonic()):
+            raise RankLost(f"the other end of the agent's socket has not read for {SEND_S:g} s")
+        return 0
+
+    def _is_ready(self, for_what: int, left_s: float | None) -> bool:
+        """Raises `ValueError` where it is closed."""
+        poll = select.poll()
+        poll.register(self._sock, for_what)
+        return bool(poll.poll(None if left_s is None else max(math.ceil(left_s * 1000), 0)))
 
     def receive(self, timeout_s: float | None, what: str) -> Message:
         """The next message. `WaitTimeout` names `what` was waited for; `RankLost` when the other end closed.
@@ -67,19 +86,20 @@ class Connection:
             spent_s = time.monotonic() - began
             if timeout_s is not None and spent_s > timeout_s:
                 raise WaitTimeout(f"waited {timeout_s:g} s for {what}")
-            self._fill(None if timeout_s is None else max(timeout_s - spent_s, 0.0001), what, timeout_s)
+            self._fill(None if timeout_s is None else timeout_s - spent_s, what, timeout_s)
         line = bytes(self._buffer[:end])
         del self._buffer[: end + 1]
         self.last_bytes = len(line)
         return parse_line(line)
 
     def _fill(self, left_s: float | None, what: str, timeout_s: float | None) -> None:
-        self._sock.settimeout(left_s)
         try:
+            if not self._is_ready(select.POLLIN, left_s):
+                raise WaitTimeout(f"waited {timeout_s:g} s for {what}")
             data = self._sock.recv(1 << 16)
-        except TimeoutError:
-            raise WaitTimeout(f"waited {timeout_s:g} s for {what}") from None
-        except OSError as error:
+        except BlockingIOError:  # it is looked at again
+            return
+        except (OSError, ValueError) as error:
             raise RankLost(f"the connection broke while waiting for {what}: {error}") from error
         if not data:
             raise RankLost(f"the connection closed while waiting for {what}")
@@ -89,6 +109,11 @@ class Connection:
         """The other end sees the end of what we send; what it sends still arrives."""
         with contextlib.suppress(OSError):
             self._sock.shutdown(socket.SHUT_WR)
+
+    def shut_down(self) -> None:
+        """Both ends see the end of what was sent, also a thread that waits for it."""
+        with contextlib.suppress(OSError):
+            self._sock.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
         self._sock.close()

@@ -113,9 +113,13 @@ class Agent:
             raise OSError(errno.EBADF, "the program has closed its socket")
 
     def publish(self, event: str, **data: Any) -> None:
-        for connection, lock in list(self._clients.values()):
-            with contextlib.suppress(PrismError), lock:
-                connection.send({"event": event, **data})
+        for number, (connection, lock) in list(self._clients.items()):
+            try:
+                with lock:
+                    connection.send({"event": event, **data})
+            except PrismError:  # it may have half of the event: the next one would be none behind that
+                self._clients.pop(number, None)
+                connection.shut_down()
 
     def _listen(self) -> None:
         """Whatever ends this thread is no incident of the program: it can no longer be captured by hand, no more."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable
 
-from prismdbg.model.collective import Collective, Identity
+from prismdbg.model.collective import Identity
 from prismdbg.model.moment import Moment
 from prismdbg.rank.c10d.call import Call, identity_key
 from prismdbg.rank.tracing import tracer
@@ -33,7 +33,7 @@ class Counters:
         tracer.moved(step, 0)
         tracer.answered()
 
-    def _used(self, group: str, op: str, peer: int, tag: int, at_least: int = 0) -> int:
+    def _used(self, group: str, op: str, peer: int, tag: int) -> int:
         """The number of one that is issued. A program may have another tag for each message: of those it used longest
         ago it is forgotten how often, as the native recorder does it (`recorder/counters.h`). One that comes again
         counts from the highest number of these, so no two messages have the same identity."""
@@ -41,7 +41,7 @@ class Counters:
         if (known := tags.pop(tag, None)) is None and len(tags) >= MOST_TAGS:
             lowest = tags.pop(next(iter(tags)))
             self._forgotten[group, op, peer] = max(self._forgotten.get((group, op, peer), 0), lowest)
-        number = max(self._forgotten.get((group, op, peer), 0) if known is None else known, at_least)
+        number = self._forgotten.get((group, op, peer), 0) if known is None else known
         tags[tag] = number + 1
         return number
 
@@ -76,12 +76,3 @@ class Counters:
                 else:
                     self._next.setdefault((group, op, peer), {})[tag] = number
             self.step, self.collective, self.record_id = at.step, at.collective, record_id
-
-    def resume_before(self, past: list[Collective], step: int, collective: int) -> None:
-        """Takes over as if exactly the collectives in `past` had been issued."""
-        with self._lock:
-            for record in past:
-                identity = record.identity
-                self._used(identity.group, identity.op, identity.peer, identity.tag, identity.seq)
-            self.record_id = past[-1].record_id + 1 if past else 0
-            self.step, self.collective = step, collective

@@ -40,7 +40,7 @@ class Recorder(Protocol):
         self, call: Call, record_id: int, source: int, failure: Failure | None, at_ns: int | None = None
     ) -> None: ...
 
-    def rescue(self, call: Call, record_id: int) -> bool: ...
+    def rescue(self, call: Call, record_id: int) -> bool | int: ...
 
     def note(self, kind: str, text: str) -> None: ...
 
@@ -82,8 +82,12 @@ class Completion:
     def note(self, kind: str, text: str) -> None:
         self._recorder.note(kind, text)
 
-    def rescue(self) -> bool:
-        return self._call is not None and self._recorder.rescue(self._call, self.record_id)
+    def rescue(self) -> int | None:
+        """The sender of what was filled in the backend's place, -1 where that is not said; None where nobody could."""
+        answer = self._call is not None and self._recorder.rescue(self._call, self.record_id)
+        if isinstance(answer, bool):
+            return -1 if answer else None
+        return answer
 
     def _finish(self, source: int, failure: Failure | None, at_ns: int | None = None) -> None:
         with self._lock:
@@ -157,7 +161,7 @@ def _callback_work(inner: Any, completion: Completion) -> Any:
         try:
             inner.wait(timeout)
         except Exception as error:
-            if completion.rescue():
+            if completion.rescue() is not None:
                 return True
             completion.fail(error)
             raise
@@ -175,7 +179,7 @@ def _future_work(future: Any, completion: Completion, group: Any) -> Any:
         try:
             value = done.value()
         except Exception as error:
-            if completion.rescue():
+            if completion.rescue() is not None:
                 return outputs
             completion.fail(error)
             raise
@@ -202,9 +206,11 @@ class AnySourceWork(dist.Work):  # type: ignore[misc]
             try:
                 self._inner.wait(_NO_TIMEOUT if timeout is None else timeout)
             except Exception as error:
-                if not self._completion.rescue():
+                source = self._completion.rescue()
+                if source is None:
                     self._completion.fail(error)
                     raise
+                self._source = source
             else:
                 self._source = self._inner._source_rank()
                 self._completion.done(self._source)

@@ -39,19 +39,25 @@ def is_tiny(tensor: torch.Tensor) -> bool:
 
 
 def combine(call: Call, tensor: torch.Tensor, times: int = 0) -> None:
-    """The reduction of as many equal tensors, 0 for the group's size. MIN, MAX, AVG, BAND, BOR change nothing."""
-    times = times or call.size
-    if tensor.dtype == torch.bool:
+    """The reduction of as many equal tensors, 0 for the group's size."""
+    combine_equal(call.reduce_op, times or call.size, tensor)
+
+
+def combine_equal(reduce_op: str, times: int, tensor: torch.Tensor) -> None:
+    """MIN, MAX, AVG, BAND, BOR change nothing; nor do sums and products of `bool`, which has no arithmetic."""
+    if reduce_op == "BXOR":
+        if times % 2 == 0:
+            tensor.zero_()
+    elif tensor.dtype == torch.bool:
         return
-    if call.reduce_op in ("SUM", "PREMUL_SUM"):
-        if is_tiny(tensor):
-            tensor.copy_((tensor.float() * times).to(tensor.dtype))
-        else:
-            tensor.mul_(times)
-    elif call.reduce_op == "PRODUCT":
+    elif is_tiny(tensor):
+        wide = tensor.float()
+        combine_equal(reduce_op, times, wide)
+        tensor.copy_(wide.to(tensor.dtype))
+    elif reduce_op in ("SUM", "PREMUL_SUM"):
+        tensor.mul_(times)
+    elif reduce_op == "PRODUCT":
         tensor.pow_(times)
-    elif call.reduce_op == "BXOR" and times % 2 == 0:
-        tensor.zero_()
 
 
 def _gather(call: Call, outputs: list[torch.Tensor], inputs: list[torch.Tensor]) -> None:

@@ -16,9 +16,9 @@ import torch
 from prismdbg.rank.program.decisions import decided_at
 
 _READS = ("item", "tolist", "__bool__", "__int__", "__float__", "__index__")
-_OURS = str(Path(__file__).parents[2])
-_TORCH = str(Path(torch.__file__).parent)
-_DECIDES = f"{_TORCH}/amp/grad_scaler.py"  # what torch reads elsewhere are counters and seeds of its own
+_OURS = f"{Path(__file__).parents[2]}/"
+_TORCH = f"{Path(torch.__file__).parent}/"  # not its neighbours, such as torchtitan
+_DECIDES = f"{_TORCH}amp/grad_scaler.py"  # what torch reads elsewhere are counters and seeds of its own
 
 
 class Reads:

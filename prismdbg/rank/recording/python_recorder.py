@@ -358,7 +358,7 @@ class PythonRecorder:
             self._say_lost(f"payloads are no longer recorded: {error}")
             return None
 
-    def rescue(self, call: Call, record_id: int) -> bool:
+    def rescue(self, call: Call, record_id: int) -> bool | int:
         """After a handover: fills the outputs of a work whose backend is gone. False where nobody can.
 
         While parked this may be the restored process before its handover: what is to come decides.

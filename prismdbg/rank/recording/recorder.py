@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-Rescuer = Callable[[int, str, list[Any]], bool]
+Rescuer = Callable[[int, str, list[Any]], bool | int]
 NO_STEP = 1 << 62  # later than any
 
 
@@ -112,5 +112,6 @@ class Recorder(Protocol):
 
     def handover(self, rescuer: Rescuer) -> None:
         """Recording ends; parked threads issue their call again to the kernels installed since. A work recorded
-        before whose backend fails or never completed asks `rescuer(record_id, op, outputs)` to fill them."""
+        before whose backend fails or never completed asks `rescuer(record_id, op, outputs)` to fill them: False where
+        nobody can, the sender's rank in the group (an int) of a receive from any source, else True."""
         ...

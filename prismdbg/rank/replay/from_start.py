@@ -17,8 +17,9 @@ from prismdbg.rank.emulation import fake_world
 from prismdbg.rank.program.stderr import say
 from prismdbg.rank.recording import disk_limit, exception_hooks
 from prismdbg.rank.recording.steps import COUNTER
-from prismdbg.rank.replay import built_extensions, lone_stores, recorded_clocks
+from prismdbg.rank.replay import built_extensions, recorded_clocks
 from prismdbg.rank.replay.from_state import begin_prologue
+from prismdbg.rank.replay.lone_stores import LoneStores
 from prismdbg.rank.replay.recorded_outcomes import RecordedOutcomes
 from prismdbg.rank.replay.replayed_rank import Replaying
 from prismdbg.rank.tracing import tracer
@@ -43,9 +44,11 @@ def begin_replay(config: RankConfig) -> None:
         if config.memory_cap:
             _hold_cap(config)
         fake_world.install()
+        stores = LoneStores()
+        stores.install()
         COUNTER.install()
         outcomes = _recorded_outcomes(config, read_log(Path(config.log)).notes)
-        begin_prologue(config, Path(str(config.extra["state"])), outcomes)
+        begin_prologue(config, Path(str(config.extra["state"])), outcomes, stores)
         return
     counters = Counters()
     agent = Agent(Path(config.socket_dir) / "replay.sock")
@@ -83,7 +86,9 @@ def _hold_cap(config: RankConfig) -> None:
 def _install_world(config: RankConfig, replaying: Replaying) -> None:
     if "emulation" not in config.extra:
         fake_world.install()
-        lone_stores.install(replaying.tell)
+        stores = LoneStores()
+        stores.install()
+        stores.listen(replaying.tell)
         return
     from prismdbg.rank.replay.emulated import begin_again
     from prismdbg.settings.emulation import Emulation

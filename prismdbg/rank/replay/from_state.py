@@ -29,6 +29,7 @@ from prismdbg.rank.recording.plain_state import DTYPES, Unpacker, tensors_in
 from prismdbg.rank.recording.steps import COUNTER
 from prismdbg.rank.replay import recorded_clocks
 from prismdbg.rank.replay.carried import CarriedVariables
+from prismdbg.rank.replay.lone_stores import LoneStores
 from prismdbg.rank.replay.prologue import Prologue
 from prismdbg.rank.replay.recorded_outcomes import RecordedOutcomes
 from prismdbg.rank.replay.replayed_rank import Replaying
@@ -38,11 +39,11 @@ from prismdbg.settings.rank_config import RankConfig
 _SHOWN = 20
 
 
-def begin_prologue(config: RankConfig, folder: Path, outcomes: RecordedOutcomes) -> None:
+def begin_prologue(config: RankConfig, folder: Path, outcomes: RecordedOutcomes, stores: LoneStores) -> None:
     """Until the program comes to its restore point. `folder`: of the snapshot."""
     snapshot = StateSnapshot.read(folder)
     prologue = Prologue(folder / state_snapshot.PROLOGUE, snapshot.prologue_records)
-    restorer = _Restorer(config, folder, snapshot, prologue, outcomes)
+    restorer = _Restorer(config, folder, snapshot, prologue, outcomes, stores)
     kernels.install(prologue)
     unknown_ops.install(unknown_ops.refuse)
     os.register_at_fork(after_in_child=lambda: kernels.install(None))
@@ -58,12 +59,14 @@ class _Restorer:
         snapshot: StateSnapshot,
         prologue: Prologue,
         outcomes: RecordedOutcomes,
+        stores: LoneStores,
     ) -> None:
         self._config = config
         self._folder = folder
         self._snapshot = snapshot
         self._prologue = prologue
         self._outcomes = outcomes
+        self._stores = stores
         self._done = False
         self._pid = os.getpid()
 
@@ -138,6 +141,7 @@ class _Restorer:
         exception_hooks.install(replaying)
         self._outcomes.go_on_from(snapshot.step)
         self._outcomes.listen(replaying.tell)
+        self._stores.listen(replaying.tell)
         replaying.gate.first_of_all(agent.start)  # whoever connects finds the rank stopped
         replaying.gate.stop(Stop(StopReason.RESTORED, counters.moment, {}, _caller(), {}))
 

@@ -18,34 +18,47 @@ import torch
 import torch.distributed as dist
 from torch.distributed import distributed_c10d as c10d
 
+from prismdbg.capsule.spawned import NOT_RECORDED
 from prismdbg.rank.emulation.fake_world import IsolatedStore
 from prismdbg.rank.program.not_compiled import not_compiled
 
 GRACE_S = 5.0  # in which another thread of the program may set the key
-_TORCH = str(Path(torch.__file__).parent)
-_READ = ("get", "multi_get", "add", "compare_set", "check")
+_TORCH = f"{Path(torch.__file__).parent}/"  # not its neighbours, such as torchft
+_WAIT = ("get", "multi_get", "wait")
+_ASKED = (*_WAIT, "add", "compare_set", "check")
 
 Tell = Callable[[str], None]
 
 
-def install(tell: Tell) -> None:
-    """`tell` is called with a note, once."""
-    told: list[None] = []
+class LoneStores:
+    """All stores of the process, from `install` on."""
 
-    def seen(frame: FrameType | None) -> bool:
+    def __init__(self) -> None:
+        self._tell: Tell | None = None
+        self._is_told = False
+
+    def install(self) -> None:
+        for name in _ASKED:
+            setattr(dist.Store, name, _asked(getattr(dist.Store, name), self._seen))
+        IsolatedStore.wait = _asked(IsolatedStore.wait, self._seen)  # type: ignore[method-assign]
+        for module in (dist, c10d):
+            module.TCPStore = LoneStore
+
+    def listen(self, tell: Tell) -> None:
+        """`tell` is called with a note, once, of the first call from now on."""
+        self._tell = tell
+
+    def _seen(self, frame: FrameType | None) -> bool:
         """Whether the call is one of the program's own."""
         if frame is None or frame.f_code.co_filename.startswith(_TORCH):
             return False
-        if not told:
-            told.append(None)
+        if self._tell is not None and not self._is_told:
+            self._is_told = True
             where = f"{frame.f_code.co_filename}:{frame.f_lineno}"
-            tell(f"the program uses a store of torch.distributed at {where}: a replay lacks what other ranks set there")
+            self._tell(
+                f"the program uses a store of torch.distributed at {where}: a replay lacks what other ranks set there"
+            )
         return True
-
-    for name in _READ:
-        setattr(dist.Store, name, _asked(getattr(dist.Store, name), seen))
-    for module in (dist, c10d):
-        module.TCPStore = LoneStore
 
 
 class LoneStore(IsolatedStore):
@@ -57,7 +70,7 @@ class LoneStore(IsolatedStore):
 
 
 def _asked(original: Any, seen: Callable[[FrameType | None], bool]) -> Any:
-    waits = original.__name__ in ("get", "multi_get")
+    waits = original.__name__ in _WAIT
 
     @not_compiled
     @functools.wraps(original)
@@ -75,7 +88,7 @@ def _require(store: Any, keys: list[str]) -> None:
     while not store.check(keys):
         if time.monotonic() > end:
             raise RuntimeError(
-                f"prismdbg: this rank has not set {', '.join(keys)} in the store, and a replay from the program's "
-                "start lacks what other ranks set there: send it with a collective, such as broadcast_object_list"
+                f"{NOT_RECORDED}: {', '.join(keys)} in a store of torch.distributed, which this rank has not set: "
+                "send it with a collective, such as broadcast_object_list"
             )
         time.sleep(0.05)

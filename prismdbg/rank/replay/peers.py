@@ -12,10 +12,12 @@ import torch
 from prismdbg.capsule.log.reader import read_payload, read_payload_into
 from prismdbg.errors import CapsuleError
 from prismdbg.model.collective import Collective, Failure, PayloadRef, State
-from prismdbg.model.ops import OPS, Form, Movement
+from prismdbg.model.ops import OPS, Movement
 from prismdbg.rank.c10d import sparse
 from prismdbg.rank.c10d.call import Call
+from prismdbg.rank.emulation import filling
 from prismdbg.rank.emulation.control import holds_it_already
+from prismdbg.rank.replay.comparison import carries_object
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +56,9 @@ class RecordedPeers:
             return Answer(synthesized=False, failure=record.failure)
         if record is None or record.state is not State.COMPLETED:
             return None
-        if any(t.numel() or t.is_sparse for t in call.received):
+        if call.spec.movement is Movement.SCATTER and call.rank == call.root and carries_object():
+            call.outputs[0].copy_(call.inputs[call.rank])  # of the object that it sends here, whatever its length
+        elif any(t.numel() or t.is_sparse for t in call.received):
             if record.payload is None:
                 return None
             self.fill(call.received, record.payload)
@@ -95,16 +99,6 @@ def _fill_dense(tensor: torch.Tensor, data: memoryview) -> int:
     return size
 
 
-def _combine(reduce_op: str, size: int, tensor: torch.Tensor) -> None:
-    """With what `size - 1` others sent, who sent the same."""
-    if reduce_op == "SUM":
-        tensor.mul_(size)
-    elif reduce_op == "PRODUCT":
-        tensor.pow_(size)
-    elif reduce_op == "BXOR" and size % 2 == 0:
-        tensor.zero_()
-
-
 class SynthesizedPeers:
     """Echo: every peer sends what this rank sends. Sums scale with the group; what only a peer knows is zero, but for
     what DDP aligns with another rank, which this rank holds already: torch takes some of it as indices, unchecked."""
@@ -123,43 +117,15 @@ class SynthesizedPeers:
         with torch.no_grad():
             for tensor in outputs:
                 if movement in (Movement.ALL_REDUCE, Movement.REDUCE):
-                    _combine(record.reduce_op, size, tensor.detach())
+                    filling.combine_equal(record.reduce_op, size, tensor.detach())
                 elif movement is not Movement.BROADCAST or not holds_it_already():
                     tensor.detach().zero_()
 
     def _fill(self, call: Call, outputs: list[torch.Tensor], inputs: list[torch.Tensor]) -> None:
         match call.spec.movement:
-            case Movement.ALL_REDUCE | Movement.REDUCE:
-                for tensor in outputs:
-                    _combine(call.reduce_op, call.size, tensor)
-            case Movement.ALL_GATHER | Movement.GATHER:
-                self._repeat(outputs, inputs)
-            case Movement.REDUCE_SCATTER:
-                self._own_chunks(call, outputs, inputs)
-            case Movement.ALL_TO_ALL if [t.shape for t in outputs] == [t.shape for t in inputs]:
-                for target, source in zip(outputs, inputs, strict=True):
-                    target.copy_(source)
-            case Movement.BROADCAST if holds_it_already():
-                pass
+            case Movement.ALL_TO_ALL if [t.shape for t in outputs] != [t.shape for t in inputs]:
+                filling.zeros(outputs)
+            case Movement.BROADCAST if not holds_it_already():
+                filling.zeros(outputs)
             case _:
-                for tensor in outputs:
-                    tensor.zero_()
-
-    def _repeat(self, outputs: list[torch.Tensor], inputs: list[torch.Tensor]) -> None:
-        """Each output is one input's size (lists) or a whole number of them (into-tensor forms)."""
-        per_input = max(len(outputs) // max(len(inputs), 1), 1)
-        for index, target in enumerate(outputs):
-            source = inputs[index // per_input] if inputs else torch.zeros_like(target)
-            if source.numel() == 0:
-                continue
-            target.copy_(source.reshape(-1).repeat(target.numel() // source.numel()).view(target.shape))
-
-    def _own_chunks(self, call: Call, outputs: list[torch.Tensor], inputs: list[torch.Tensor]) -> None:
-        per_output = len(inputs) // max(len(outputs), 1)
-        for index, target in enumerate(outputs):
-            if per_output == call.size and call.spec.form is Form.LISTED:
-                source = inputs[index * per_output + call.rank]
-            else:
-                source = inputs[index].reshape(call.size, -1)[call.rank]
-            target.copy_(source.reshape(target.shape))
-            _combine(call.reduce_op, call.size, target)
+                filling.echo(call, outputs, inputs)

@@ -46,11 +46,7 @@ class Replaying:
         self._probe: NonfiniteProbe | None = None
         self._clocks: RecordedClocks | None = None
 
-    def prepare(self, past_records: int = 0) -> None:
-        """`past_records`: collectives that the program had issued at A."""
-        past = [r for r in self.log.collectives if r.record_id < past_records]
-        if past:
-            self.counters.resume_before(past, past[-1].moment.step, past[-1].moment.collective)
+    def prepare(self) -> None:
         self.replayer = Replayer(
             self.log, RecordedPeers(self._log_folder), self.counters, self.gate, self.agent.publish
         )

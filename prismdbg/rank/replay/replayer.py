@@ -15,6 +15,7 @@ from prismdbg.errors import PrismError, UsageError
 from prismdbg.model.breakpoints import BreakpointKind, StopReason
 from prismdbg.model.collective import Collective, State
 from prismdbg.model.moment import Moment
+from prismdbg.model.ops import OPS
 from prismdbg.protocol.values import collective_to_json
 from prismdbg.rank.c10d.call import Call, Redispatch
 from prismdbg.rank.c10d.counters import Counters
@@ -292,16 +293,17 @@ class Replayer:
             Stop(reason, view.moment, event, view.frame, names, told, answered=answered, stops=stops, sent=sent)
         )
 
-    def rescue(self, record_id: int, op: str, outputs: list[torch.Tensor]) -> bool:
-        """A work issued before A that had not completed: the recorded answer if there is one, else synthesized."""
+    def rescue(self, record_id: int, op: str, outputs: list[torch.Tensor]) -> bool | int:
+        """A work issued before A that had not completed: the recorded answer if there is one, else synthesized. Gives
+        the sender's rank in the group of a receive from any source, else True."""
         record = self._by_id.get(record_id)
         self.tally.served.add(record_id)
         try:
             if record is not None and record.payload is not None:
                 self._recorded.fill(outputs, record.payload)
-                return True
+                return self._sender(record)
             if record is not None and record.state is State.COMPLETED and not needs_payload(record, self._log):
-                return True
+                return self._sender(record)
         except PrismError as error:
             self._publish("note", text=str(error))
         self.tally.synthesized += 1
@@ -312,7 +314,16 @@ class Replayer:
             moment=str(record.moment if record else self.moment),
             collective={"op": op, "record_id": record_id},
         )
-        return True
+        return True if record is None else self._sender(record)
+
+    def _sender(self, record: Collective) -> bool | int:
+        """The next rank of the group where it is not known."""
+        if record.op not in OPS or not OPS[record.op].is_from_any:
+            return True
+        group = self._log.groups.get(record.group)
+        if record.source_rank >= 0 or group is None:
+            return record.source_rank
+        return (group.ranks.index(self._log.rank) + 1) % group.size
 
     def recorded_outputs(self, stop: Stop) -> list[torch.Tensor]:
         """What the stopped collective received when it was recorded."""

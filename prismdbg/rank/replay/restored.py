@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from prismdbg.model import user_code
+from prismdbg.model.moment import Moment
 from prismdbg.protocol.wire import Message
 from prismdbg.rank.c10d.counters import Counters
 from prismdbg.rank.emulation import fake_world
@@ -18,17 +19,16 @@ from prismdbg.rank.replay.replayed_rank import Replaying
 if TYPE_CHECKING:
     from prismdbg.rank.agent import Agent
     from prismdbg.rank.recording.recorded_rank import Recording
+    from prismdbg.rank.recording.recorder import Recorder
 
 
 def change_over(recording: Recording, agent: Agent, message: Message) -> Message:
     """Takes the log from `message["log"]`; the rank stays parked until `resume`."""
     user_code.use(tuple(map(str, message.get("user_code", ()))))
     recorder = recording.recorder
-    stats = recorder.stats()
-    counters = Counters()
+    counters = _counters_of(recorder)
     replaying = Replaying(Path(str(message["log"])), agent, counters)
-    replaying.prepare(past_records=int(stats["events"]))
-    counters.step, counters.collective = int(stats["step"]), int(stats["collective"])
+    replaying.prepare()
     fake_world.install()
     disk_limit.end_there()
     redacted.install_files(map(str, message.get("redacted_files", ())))
@@ -61,6 +61,14 @@ def change_over(recording: Recording, agent: Agent, message: Message) -> Message
         "in_flight": in_flight,
         "records": len(replaying.log.collectives),
     }
+
+
+def _counters_of(recorder: Recorder) -> Counters:
+    """Those of the parked recorder: the capsule's log lacks what the rank issued long before."""
+    stats, counters = recorder.stats(), Counters()
+    at = Moment(int(stats["step"]), int(stats["collective"]))
+    counters.resume_at(at, int(stats["events"]), recorder.sequences())
+    return counters
 
 
 def _give_recorded_times(recording: Recording, replaying: Replaying) -> None:

@@ -16,6 +16,7 @@ from waiting import wait_for
 
 from prismdbg import errors
 from prismdbg.model.moment import Moment
+from prismdbg.protocol import wire
 from prismdbg.protocol.client import AgentClient, AgentError, RankRuns, UnknownRequest, connect_when_ready
 from prismdbg.protocol.hello import Hello
 from prismdbg.rank.agent import MAX_CLIENTS, Agent
@@ -237,3 +238,27 @@ def test_one_client_too_many_is_told(agent: Agent) -> None:
     finally:
         for client in clients:
             client.close()
+
+
+def test_a_client_that_reads_nothing_is_left_with_half_an_event_and_holds_up_only_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next event behind half a line would be no message: whoever debugs would call the rank hostile."""
+    monkeypatch.setattr(wire, "SEND_S", 1.0)
+    agent = Agent(tmp_path / "a.sock")
+    agent.start()
+    with (
+        socket.socket(socket.AF_UNIX) as stuck,
+        connect_when_ready(agent.path, bound_s=10.0, still_alive=lambda: True) as well,
+    ):
+        stuck.settimeout(20)
+        stuck.connect(str(agent.path))
+        wait_for(lambda: len(agent._clients) == 2, 20, "both clients")
+        texts = "x" * (4 << 20), "later"
+        told = threading.Thread(target=lambda: [agent.publish("note", text=text) for text in texts])
+        told.start()
+        assert [len(well.next_event(20, "a note")["text"]) for _ in range(2)] == [4 << 20, 5]
+        told.join(20)
+        assert len(agent._clients) == 1
+        data = b"".join(iter(lambda: stuck.recv(1 << 20), b""))
+    assert data.startswith(b'{"event":"note"') and b"\n" not in data and b"later" not in data

@@ -1,4 +1,4 @@
-"""A receive from any source through the Python kernels waits as long as the program asked for, no longer."""
+"""A receive from any source through the Python kernels: how long it waits, and who it says has sent."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from prismdbg.rank.c10d.works import AnySourceWork
+from prismdbg.rank.c10d.works import AnySourceWork, Completion
 
 
 class Inner:
@@ -34,3 +34,39 @@ def test_the_timeout_goes_to_the_backend(timeout: timedelta | None) -> None:
     assert AnySourceWork(inner, completion).wait(timeout)
     assert inner.asked == [timeout or timedelta(0)]
     assert done.source == 3
+
+
+class Gone:
+    def wait(self, timeout: timedelta) -> bool:
+        raise RuntimeError("Connection closed by peer")
+
+
+class Restored:
+    """A recorder that handed over while a receive was in flight. `answer`: of whoever fills it now."""
+
+    def __init__(self, answer: bool | int) -> None:
+        self.answer = answer
+        self.failures: list[object] = []
+
+    def rescue(self, call: object, record_id: int) -> bool | int:
+        return self.answer
+
+    def complete(self, call: object, record_id: int, source: int, failure: object, at_ns: int | None) -> None:
+        self.failures.append(failure)
+
+
+@pytest.mark.parametrize(("answer", "source"), [(0, 0), (2, 2), (True, -1)])
+def test_whoever_fills_it_after_a_restore_says_who_has_sent(answer: bool | int, source: int) -> None:
+    recorder: Any = Restored(answer)
+    call: Any = object()
+    work = AnySourceWork(Gone(), Completion(recorder, call, 7))
+    assert work.wait()
+    assert work._source_rank() == source and recorder.failures == []
+
+
+def test_what_nobody_fills_fails_as_it_did() -> None:
+    recorder: Any = Restored(False)
+    call: Any = object()
+    with pytest.raises(RuntimeError, match="closed by peer"):
+        AnySourceWork(Gone(), Completion(recorder, call, 7)).wait()
+    assert len(recorder.failures) == 1

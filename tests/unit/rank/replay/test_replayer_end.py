@@ -106,6 +106,18 @@ def test_what_was_in_flight_is_synthesized_as_any_other(op: str, expected: list[
     assert mine.tolist() == expected
 
 
+@pytest.mark.parametrize(("state", "sender"), [(State.COMPLETED, 2), (State.COMPLETED, 0), (State.SCHEDULED, 1)])
+def test_who_sent_what_was_in_flight_from_any_source_is_told(state: State, sender: int) -> None:
+    """As recorded, or the next rank where that is not known: the program looks up who that is."""
+    record = lone_collective(
+        op="recv_any_source_", is_p2p=True, state=state, source_rank=sender if state is State.COMPLETED else -1
+    )
+    log = RankLog(rank=5, pid=1, wall_offset_ns=0, collectives=[record])
+    log.groups[record.group] = Group(name=record.group, ranks=(5, 6, 7))
+    answer = told_by(log)[0].rescue(record.record_id, record.op, [])
+    assert answer == sender and type(answer) is int
+
+
 def test_what_a_logpoint_tells_is_held_against_what_peers_are_assumed_to_send() -> None:
     replayer, _ = told_by(RankLog(rank=0, pid=1, wall_offset_ns=0, collectives=[lone_collective(record_id=0)]))
     replayer._assumed_from = Moment(2)
