@@ -22,8 +22,12 @@ pictures.OURS = pictures.NEUTRAL / "ours"
 # A job that hears nothing but a kill, and a process of its own.
 DEAF = """
 def draw():
-    command = ["sh", "-c", "trap '' INT TERM; setsid sleep 300 & echo $$ $! > $0; wait; sleep 300", sys.argv[2]]
+    began = pictures.Path(sys.argv[2] + ".began")
+    command = ["sh", "-c", "trap '' INT TERM; setsid sleep 300 & echo $$ $! > $0; wait; sleep 300", str(began)]
     with pictures.child(command):
+        while not began.is_file() or not began.read_text().strip():
+            time.sleep(0.01)
+        began.rename(sys.argv[2])  # from here on it is known who is to be ended
         time.sleep(300)
 """
 # Python waits for such a thread before it ends.
@@ -51,5 +55,5 @@ def test_ctrl_c_ends_it_and_all_that_it_started(tmp_path: Path, what: str) -> No
         finally:
             process.kill()
     for pid in map(int, told.read_text().split()):
-        assert not pid or not is_alive(pid)
+        wait_for(lambda pid=pid: not pid or not is_alive(pid), 10, f"{pid}, which was killed, to be gone")
     assert what == DEAF or not copy.exists()
