@@ -24,14 +24,14 @@ from prismdbg.capsule.manifest import Incident, IncidentKind, Origin
 from prismdbg.capsule.partial import is_abandoned, partial_folder, remove_abandoned
 from prismdbg.capsule.rank_json import given_through_a_pipe
 from prismdbg.checkpoint import choice
-from prismdbg.checkpoint.engine import DumpReport, Engine
-from prismdbg.checkpoint.gpu import is_used
+from prismdbg.checkpoint.engine import DumpReport, Engine, bound_s
+from prismdbg.checkpoint.gpu import MOVE_BOUND_S, is_used, known_bytes
 from prismdbg.errors import CapsuleError, CheckpointError, FacilityError, PrismError, RankLost, UsageError, WaitTimeout
 from prismdbg.jobs.capture.agent_sockets import answers, remove_dead_sockets
 from prismdbg.jobs.capture.assemble import Ingredients, assemble, kept_from_the_start
 from prismdbg.jobs.capture.capture_state import capture_state
 from prismdbg.jobs.capture.communicators import require_saveable
-from prismdbg.jobs.capture.costs import predict_image
+from prismdbg.jobs.capture.costs import image_bytes, predict_image
 from prismdbg.jobs.capture.namespaces import other_namespace
 from prismdbg.jobs.capture.rank_lock import BOUND_S, alone_with_rank
 from prismdbg.jobs.capture.requests import (
@@ -62,7 +62,6 @@ GPU_LEASE_S = 300.0  # the state of a GPU is moved to memory and back meanwhile;
 _IMAGES = "images"
 _NEEDS = "needs.json"
 LEFTOVER = f".{_IMAGES}.partial-"
-DUMP_BOUND_S = 90.0
 HANGS_S = 10.0  # what was in flight at the dump may complete once the rank goes on; a rank that hangs takes no step
 POLL_S = 0.005
 LEAVE_S = 1.0  # a rank that answers lets go at once; another one reads what it was asked when it goes on
@@ -435,6 +434,7 @@ def _take_once(
     pid = int(read_json(folder / "rank.json")["pid"])
     on_gpu = is_used(pid)
     lease_s = GPU_LEASE_S if on_gpu else LEASE_S
+    timeout_s = bound_s(image_bytes(pid) + (known_bytes(pid) if on_gpu else 0))
     with AgentClient(socket_of(folder)) as agent:
         try:
             lease_ends = time.monotonic() + lease_s
@@ -453,9 +453,9 @@ def _take_once(
                 agent.ask("release", timeout_s=LEAVE_S, **holder)
             raise
         agent.leave()  # nothing of this connection is in the image
-    frozen_by = time.monotonic() + (DUMP_BOUND_S if on_gpu else 0.0)  # then the rank stands, whatever its lease says
+    frozen_by = time.monotonic() + (MOVE_BOUND_S if on_gpu else 0.0)  # then the rank stands, whatever its lease says
     try:
-        report = engine.dump(pid, images, timeout_s=DUMP_BOUND_S)
+        report = engine.dump(pid, images, timeout_s=timeout_s)
     finally:
         was_held = _release(folder, holder, given_up)
     if not was_held and frozen_by > lease_ends:

@@ -164,6 +164,30 @@ def test_an_image_of_a_rank_that_its_lease_let_go_is_none(
     assert images.exists() is not is_late and asked["lease_s"] == capture.LEASE_S
 
 
+@pytest.mark.parametrize(("holds_bytes", "least_s"), [(0, 90.0), (100 << 30, 2000.0)])
+def test_a_large_rank_has_longer_to_be_written(
+    holds_bytes: int, least_s: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An engine that is killed half-way can cost the rank its life, and a slow disk takes long for 100 GiB."""
+    given: list[float] = []
+
+    def dump(*_: object, timeout_s: float) -> None:
+        given.append(timeout_s)
+        raise CheckpointError("that is enough", hint="")
+
+    answers = {"status": {"parked": True, "in_flight": []}, "close_log": {"step": 1, "collective": 2, "record_id": 3}}
+    agent = SimpleNamespace(ask=lambda verb, **_: answers.get(verb, {}), leave=lambda: None)
+    monkeypatch.setattr(capture, "image_bytes", lambda pid: holds_bytes)
+    monkeypatch.setattr(capture.choice, "find", lambda: SimpleNamespace(dump=dump))
+    monkeypatch.setattr(capture, "AgentClient", lambda _: nullcontext(agent))
+    monkeypatch.setattr(capture, "socket_of", lambda folder: folder)
+    monkeypatch.setattr(capture, "alone_with_rank", lambda *_, **__: nullcontext())
+    monkeypatch.setattr(capture, "read_json", lambda _: {"pid": ALIVE})
+    with pytest.raises(CheckpointError, match="that is enough"):
+        capture.take_image(tmp_path / "3", tmp_path / "images", lambda _: None)
+    assert least_s <= given[0] < least_s + 600
+
+
 def test_a_rank_on_a_gpu_is_held_for_longer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its state is moved to memory before it is dumped. What it asks for must be what a rank gives."""
     asked: dict[str, object] = {}
