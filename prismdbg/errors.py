@@ -8,6 +8,7 @@
     │   └── NotReplayable    evidence was kept that no replay can start from
     ├── FacilityError        this machine lacks something                           exit 4
     │   ├── CheckpointError  the checkpoint engine refused; carries the decisive line of its log
+    │   │   └── CheckpointTooSlow  the engine was ended at its bound; the process may not have survived it
     │   └── RuntimeFailure   the container or namespace could not be made or died
     ├── Divergence           the replay is not the recorded run; carries its story  exit 5
     ├── RankLost             the rank died, or its agent cannot be reached          exit 6
@@ -71,6 +72,10 @@ class FacilityError(PrismError):
 
 
 class CheckpointError(FacilityError):
+    pass
+
+
+class CheckpointTooSlow(CheckpointError):
     pass
 
 

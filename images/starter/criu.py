@@ -21,6 +21,7 @@ from syscalls import PlaceError, open_read_only
 NO_PROGRAMS, NO_PLUGINS = "/proc/self/nowhere", "/proc/self/ns"  # the second must be there
 READ_IN_PLACE = ("/run/criu.kdat",)  # what the kernel can do: it is remembered there, if it may be
 GHOST_LIMIT_BYTES = 16 << 30  # of an unlinked file that the image keeps
+FREEZE_S = 90.0  # all that criu's own bound covers
 CLEAR = 100  # PIDs beyond the rank's that are left to criu
 
 
@@ -38,7 +39,7 @@ class Criu:
         options = ["--tree", str(asked["root_pid"]), "--images-dir", within(into), "--work-dir", within(work)]
         options += ["-v4", "--log-file", asked["log"]]
         options += ["--leave-stopped", "--tcp-established", "--ext-unix-sk", "--file-locks", "--network-lock", "skip"]
-        options += ["--ghost-limit", str(GHOST_LIMIT_BYTES), "--timeout", str(max(int(bound_s) - 2, 1))]
+        options += ["--ghost-limit", str(GHOST_LIMIT_BYTES), "--timeout", str(max(int(min(bound_s, FREEZE_S)) - 2, 1))]
         for _, key in asked["standards"]:
             options += ["--external", key]
         if not asked["leads_session"]:

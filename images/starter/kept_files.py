@@ -2,7 +2,7 @@
 
 Kept are those that are open for writing and those that were changed in this place in the folders it writes into. What
 came into such a folder later goes when they are put back; what was there before the place was made, and was written
-over later, can only be cut to its length.
+over later, can only be cut to its length. So can a long file, of which some parts tell whether it has only grown.
 
 Size and time of a file do not tell whether it was changed: stores through a shared mapping leave the time as it was, in
 memory always and on a disk from the second on. The engine keeps no pages of such mappings, so contents are compared.
@@ -31,6 +31,7 @@ from exact_paths import (
     make_folders,
     open_folder,
     open_written,
+    parts_of,
     status_of,
     unlink,
 )
@@ -87,8 +88,8 @@ class Keeper:
         copied = {file["path"] for file in kept["files"]}
         left = [path for folder, names in kept["listing"].items() for path in self._sweep(folder, names, copied)]
         for file in kept["files"]:
-            put(file, copies)
-        left += [file["path"] for file in kept["files"] if file["copy"] is None and file["is_mapped"]]
+            if not put(file, copies) or (file["copy"] is None and file["is_mapped"]):
+                left.append(file["path"])
         for path, kind in kept["held"].items():  # the engine would follow a link that the program left there
             if exact_kind(path) != kind:
                 raise PlaceError(f"{path} was open at the checkpoint, and the program has removed or replaced it")
@@ -112,6 +113,8 @@ class Keeper:
         return {
             "path": path,
             "copy": to.name if small else None,
+            "inode": status.st_ino,
+            "parts": "" if small else parts_of(path, status.st_size),
             "is_mapped": is_mapped,
             "size_bytes": status.st_size,
             "mode": stat.S_IMODE(status.st_mode),
@@ -294,16 +297,21 @@ def version_of(status: os.stat_result) -> Stamp:
     return [status.st_size, status.st_mtime_ns]
 
 
-def put(file: dict[str, Any], copies: Path) -> None:
+def put(file: dict[str, Any], copies: Path) -> bool:
+    """Whether it is as it was now: of a file without a copy only the length can be put back. One that was written over
+    keeps the time of that, and so is known again."""
     path = file["path"]
     make_folders(str(Path(path).parent))
     status = status_of(path)
-    is_there = status is not None and stat.S_ISREG(status.st_mode)
-    looks_same = is_there and version_of(status) == [file["size_bytes"], file["mtime_ns"]]
-    if looks_same and (file["copy"] is None or holds(copies / file["copy"], path)):
-        return
+    if status is not None and not stat.S_ISREG(status.st_mode):
+        status = None
+    has_copy = file["copy"] is not None
+    can_be = has_copy or (status is not None and has_only_grown(file, status))
+    looks_same = status is not None and version_of(status) == [file["size_bytes"], file["mtime_ns"]]
+    if looks_same and can_be and (not has_copy or holds(copies / file["copy"], path)):
+        return True
     with os.fdopen(open_written(path), "r+b") as target:
-        if file["copy"] is not None:
+        if has_copy:
             target.truncate(0)
             with (copies / file["copy"]).open("rb") as copy:
                 shutil.copyfileobj(copy, target, 1 << 20)
@@ -311,7 +319,18 @@ def put(file: dict[str, Any], copies: Path) -> None:
         os.fchown(target.fileno(), file["uid"], file["gid"])
         os.fchmod(target.fileno(), file["mode"])
         target.flush()
-        os.utime(target.fileno(), ns=(file["mtime_ns"], file["mtime_ns"]))
+        if can_be:
+            os.utime(target.fileno(), ns=(file["mtime_ns"], file["mtime_ns"]))
+    return can_be
+
+
+def has_only_grown(file: dict[str, Any], status: os.stat_result) -> bool:
+    """Whether the file is the one that was there, as it was or with more at its end, as far as its time and parts of it
+    tell."""
+    was = [file["size_bytes"], file["mtime_ns"]]
+    if status.st_ino != file["inode"] or (status.st_size <= was[0] and version_of(status) != was):
+        return False
+    return parts_of(file["path"], was[0]) == file["parts"]
 
 
 def remove(folder: str, entry: os.DirEntry[str]) -> None:

@@ -9,12 +9,13 @@ from prismdbg.checkpoint.bounded import run_bounded
 from prismdbg.checkpoint.bundle import Criu
 from prismdbg.checkpoint.criu_log import explain
 from prismdbg.checkpoint.engine import DumpReport
-from prismdbg.errors import CheckpointError, WaitTimeout
+from prismdbg.errors import CheckpointError, CheckpointTooSlow, WaitTimeout
 from prismdbg.settings.process_stat import fields_of
 
 LOG = "dump.log"
 # Shared memory that is already unlinked (DataLoader's tensors) is kept in the image; criu's own limit: 1 MB.
 GHOST_LIMIT_BYTES = 16 << 30
+FREEZE_S = 90.0
 
 
 def dump(criu: Criu, pid: int, images: Path, *, leave_running: bool, timeout_s: float) -> DumpReport:
@@ -27,21 +28,24 @@ def dump_only(criu: Criu, pid: int, images: Path, *, leave_running: bool, timeou
     """As `dump`, but returns as soon as criu does: for callers whom somebody waits for.
 
     Connections are recorded as established and closed at the restore, so nothing needs to be locked: what
-    arrives meanwhile waits in the kernel for the process that goes on. Killing criu half-way can cost the
-    rank its life, so criu's own bound, which lets the process go, comes first; ours is the last resort.
+    arrives meanwhile waits in the kernel for the process that goes on. criu's own bound, which lets the process
+    go, is that of freezing it. While memory is written there is only `timeout_s`, after which criu is killed:
+    that can cost the rank its life (`engine.bound_s`).
     """
     images.mkdir(mode=0o700, parents=True, exist_ok=True)
     command = [*criu.command(), "dump", "--tree", str(pid), "--images-dir", str(images)]
     command += ["--tcp-established", "--ext-unix-sk", "--file-locks", "--network-lock", "skip"]
-    command += ["--ghost-limit", str(GHOST_LIMIT_BYTES), "--timeout", str(max(int(timeout_s) - 2, 1))]
+    command += ["--ghost-limit", str(GHOST_LIMIT_BYTES), "--timeout", str(max(int(min(timeout_s, FREEZE_S)) - 2, 1))]
     command += ["-v4", "--log-file", LOG, *_terminal(pid), *_session(pid)]
     if leave_running:
         command.append("--leave-running")
     try:
         ran = run_bounded(command, timeout_s=timeout_s, what=f"criu to dump process {pid}", let_finish=True)
     except WaitTimeout as error:
-        raise CheckpointError(
-            str(error), hint="try again when the machine is less busy, or capture with --origin start"
+        raise CheckpointTooSlow(
+            f"the checkpoint of process {pid} was not complete within {timeout_s:g} s, and criu was killed",
+            hint="run `prismdbg status RUN` to see whether the rank still runs, which criu may have ended; then use a "
+            "faster disk, or capture with --origin start",
         ) from error
     if ran.returncode != 0:
         raise explain(f"dump process {pid}", _log_of(images), fallback=ran.output)

@@ -37,7 +37,7 @@ class CriuEngine:
         )
 
     def dump(self, pid: int, images: Path, *, timeout_s: float) -> Callable[[], DumpReport]:
-        with gpu.in_memory(pid, timeout_s=timeout_s) as part:
+        with gpu.in_memory(pid, timeout_s=min(timeout_s, gpu.MOVE_BOUND_S), dump_s=timeout_s) as part:
             criu.dump_only(self._criu, pid, images, leave_running=True, timeout_s=timeout_s)
         if part is not None:
             gpu_part.save_part(images, part)

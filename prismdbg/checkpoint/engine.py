@@ -14,6 +14,15 @@ from typing import Protocol
 
 from prismdbg.errors import PrismError
 
+LEAST_BOUND_S = 90.0
+SLOW_BYTES_PER_S = 50 << 20  # to a disk that others write to as well, or over a network
+
+
+def bound_s(image_bytes: int) -> float:
+    """For how long an image of about that size may be written. Ending the engine half-way can cost the process its
+    life, so that no disk that makes progress reaches it."""
+    return LEAST_BOUND_S + image_bytes / SLOW_BYTES_PER_S
+
 
 class Use(StrEnum):
     """What an engine is looked for."""
@@ -129,7 +138,7 @@ class Engine(Protocol):
     def dump(self, pid: int, images: Path, *, timeout_s: float) -> Callable[[], DumpReport]:
         """Saves `pid` and its children, which go on, into the new folder `images`, and returns at once: somebody waits
         for the process. What is returned reads what it cost. What they have on NVIDIA GPUs is saved, too.
-        `CheckpointError` where the engine refuses."""
+        `CheckpointError` where the engine refuses; `CheckpointTooSlow` where it was ended after `timeout_s`."""
 
     def read(self, images: Path) -> ProcessImage:
         """Everything that a restore must find or be given."""

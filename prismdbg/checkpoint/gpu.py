@@ -23,13 +23,15 @@ from prismdbg.errors import FacilityError
 from prismdbg.model.sizes import size
 from prismdbg.settings.memory_room import room_bytes
 
+MOVE_BOUND_S = 90.0
 _HEADROOM = 1.1
 
 
 @contextmanager
-def in_memory(pid: int, *, timeout_s: float) -> Iterator[GpuPart | None]:
+def in_memory(pid: int, *, timeout_s: float, dump_s: float = 0.0) -> Iterator[GpuPart | None]:
     """The state of the process and its children on GPUs is in their memory meanwhile, and afterwards back, also where
-    this process is killed or stopped. None, and nothing is done, where they use none.
+    this process is killed or stopped. None, and nothing is done, where they use none. timeout_s: for moving it there;
+    dump_s: for what is done meanwhile, if that may take longer.
 
     `CheckpointError` where the driver refuses; the rank goes on then. One where the state cannot be moved back says so.
     """
@@ -39,7 +41,7 @@ def in_memory(pid: int, *, timeout_s: float) -> Iterator[GpuPart | None]:
         return
     require_room(pid)
     gpus = gpus_of(pids)
-    holder = Holder([pid, *(one for one in pids if one != pid)], timeout_s)
+    holder = Holder([pid, *(one for one in pids if one != pid)], timeout_s, timeout_s + max(dump_s, timeout_s))
     try:
         held = holder.held()
         yield GpuPart(pids=held, driver=driver_version(), gpus=gpus) if held else None

@@ -22,11 +22,12 @@ _MOVE_S = 120.0  # back: nothing else can be done then, so this is long
 
 
 class Holder:
-    """Of the processes `pids`, of which the first one names them for others who would hold them, too."""
+    """Of the processes `pids`, of which the first one names them for others who would hold them, too. It lets go by
+    itself after `hold_s`."""
 
-    def __init__(self, pids: Sequence[int], timeout_s: float) -> None:
+    def __init__(self, pids: Sequence[int], timeout_s: float, hold_s: float) -> None:
         self._pids, self._timeout_s = pids, timeout_s
-        self._process = _started("hold", pids, timeout_s)
+        self._process = _started("hold", pids, timeout_s, hold_s)
         self._said: dict[str, Any] = {}
 
     def held(self) -> tuple[int, ...]:
@@ -53,7 +54,7 @@ class Holder:
         last = _ended(self._process)
         if "returned" in last or ("error" in self._said and not self._said.get("stuck")):
             return
-        another = _started("return", self._pids, _MOVE_S)
+        another = _started("return", self._pids, _MOVE_S, _MOVE_S)
         if "returned" not in (last := _ended(another)):
             raise CheckpointError(
                 f"the state of process {self._pids[0]} was not moved back to its GPU: {_why(last, another, _MOVE_S)}",
@@ -61,9 +62,9 @@ class Holder:
             )
 
 
-def _started(verb: str, pids: Sequence[int], timeout_s: float) -> subprocess.Popen[bytes]:
+def _started(verb: str, pids: Sequence[int], timeout_s: float, hold_s: float) -> subprocess.Popen[bytes]:
     """In a session of its own: Ctrl-C is not for it. The driver's bound comes before ours, so that its words arrive."""
-    bound_ms, hold_ms = int(max(timeout_s - _EARLIER_S, timeout_s / 2) * 1000), int(2 * timeout_s * 1000)
+    bound_ms, hold_ms = int(max(timeout_s - _EARLIER_S, timeout_s / 2) * 1000), int(hold_s * 1000)
     return subprocess.Popen(
         [sys.executable, "-I", "-S", str(shipped(PROGRAM)), verb, str(bound_ms), str(hold_ms), *map(str, pids)],
         stdin=subprocess.PIPE,

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from prismdbg.checkpoint import choice
+from prismdbg.checkpoint.engine import bound_s
 from prismdbg.errors import FacilityError, PrismError, RuntimeFailure
 from prismdbg.jobs.capture.costs import SPARE_BYTES
 from prismdbg.jobs.replay.replay_plan import Plan, starter_engine
@@ -22,8 +23,9 @@ def with_saving(plan: Plan, runtime: Runtime, folder: Path) -> tuple[Plan, str]:
         engine = starter_engine(choice.find().program)
     except FacilityError as error:
         return plan, str(error)
-    saving = Saving(engine=engine, folder=folder)
-    saves = replace(plan, spec=replace(plan.spec, saving=saving))
+    limits, saving = plan.spec.limits, Saving(engine=engine, folder=folder)
+    longest_s = max(saving.timeout_s, bound_s(min(limits.recorded_bytes, limits.memory_bytes)))
+    saves = replace(plan, spec=replace(plan.spec, saving=replace(saving, timeout_s=longest_s)))
     if runtime.refuses(plan.spec) is None and (reason := runtime.refuses(saves.spec)):
         return plan, reason
     return saves, ""

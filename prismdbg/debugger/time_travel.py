@@ -188,8 +188,8 @@ class Travel:
             self._say(f"{error_of(self._plan.spec, answer, 'return in place')}; trying in a new one")
         for path in answer.left:
             self._say(
-                f"{path} could not be restored: the program overwrote a file that existed before the replay, or wrote "
-                "through a mapping to one of more than 256 MiB"
+                f"{path} could not be restored: the program overwrote a file that existed before the replay or one of "
+                "more than 256 MiB, or wrote to such a file through a mapping"
             )
         return not answer.refusal
 

@@ -15,6 +15,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from shlex import quote
 
+import psutil
+
 from prismdbg.capsule.log.events import RankLog
 from prismdbg.diagnosis.wording import rank_list
 from prismdbg.emulate.rank_output import RankOutput
@@ -22,7 +24,6 @@ from prismdbg.emulate.rank_scheduler import Ended, Event, Kept, MissingValue
 from prismdbg.emulate.rank_standing import NEVER_NS, raised_at_ns, standing_of
 from prismdbg.errors import CapsuleError, RankLost, UsageError, WaitTimeout
 from prismdbg.jobs.capture.capture import Say
-from prismdbg.jobs.capture.costs import image_bytes
 from prismdbg.jobs.injection import job_environment
 from prismdbg.jobs.storage.run_folder import RunFolder, rank_of
 from prismdbg.log.rank_log import read_log
@@ -74,9 +75,12 @@ class EmulatedRank:
     @property
     def own_bytes(self) -> int:
         """Memory that no other process shares, now; 0 where that cannot be looked at."""
+        if self._process is None:
+            return 0
         try:
-            return image_bytes(self._process.pid) if self._process is not None else 0
-        except RankLost:
+            root = psutil.Process(self._process.pid)
+            return sum(process.memory_full_info().uss for process in (root, *root.children(recursive=True)))
+        except psutil.Error:
             return 0
 
     def turn(self, config: RankConfig, until: str) -> Event:

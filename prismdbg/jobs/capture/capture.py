@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 from prismdbg.capsule import spawned
@@ -24,14 +25,14 @@ from prismdbg.capsule.manifest import Incident, IncidentKind, Origin
 from prismdbg.capsule.partial import is_abandoned, partial_folder, remove_abandoned
 from prismdbg.capsule.rank_json import given_through_a_pipe
 from prismdbg.checkpoint import choice
-from prismdbg.checkpoint.engine import DumpReport, Engine
-from prismdbg.checkpoint.gpu import is_used
+from prismdbg.checkpoint.engine import DumpReport, Engine, bound_s
+from prismdbg.checkpoint.gpu import MOVE_BOUND_S, is_used, known_bytes
 from prismdbg.errors import CapsuleError, CheckpointError, FacilityError, PrismError, RankLost, UsageError, WaitTimeout
 from prismdbg.jobs.capture.agent_sockets import answers, remove_dead_sockets
 from prismdbg.jobs.capture.assemble import Ingredients, assemble, kept_from_the_start
 from prismdbg.jobs.capture.capture_state import capture_state
 from prismdbg.jobs.capture.communicators import require_saveable
-from prismdbg.jobs.capture.costs import predict_image
+from prismdbg.jobs.capture.costs import SPARE_BYTES, image_bytes, predict_image
 from prismdbg.jobs.capture.namespaces import other_namespace
 from prismdbg.jobs.capture.rank_lock import BOUND_S, alone_with_rank
 from prismdbg.jobs.capture.requests import (
@@ -62,9 +63,10 @@ GPU_LEASE_S = 300.0  # the state of a GPU is moved to memory and back meanwhile;
 _IMAGES = "images"
 _NEEDS = "needs.json"
 LEFTOVER = f".{_IMAGES}.partial-"
-DUMP_BOUND_S = 90.0
 HANGS_S = 10.0  # what was in flight at the dump may complete once the rank goes on; a rank that hangs takes no step
 POLL_S = 0.005
+WINDOW_S = 30.0
+AGAIN_S = 5.0
 LEAVE_S = 1.0  # a rank that answers lets go at once; another one reads what it was asked when it goes on
 ENDING_S = 2.0
 STARTING_S = 10.0
@@ -105,7 +107,7 @@ class Taken:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaptureRequest:
     """`window_steps`: how many whole steps of the log complete the capsule. `node`: whose supervisor captures it, which
-    asks no other for its own ranks."""
+    asks no other for its own ranks. `given_up`: nobody waits for the capsule any more."""
 
     run: RunFolder
     rank: int
@@ -116,6 +118,7 @@ class CaptureRequest:
     incident: Incident | None = None
     patience: Patience = PATIENT
     node: str = ""
+    given_up: GivenUp | None = None
 
 
 def require_new(output: Path) -> None:
@@ -197,11 +200,19 @@ def _capture_image(request: CaptureRequest, folder: Path, images: Path, incident
     config = RankConfig.load(request.run.config)
     holder = new_holder()
     with told_of_its_end(folder):
-        say(predict_image(int(read_json(folder / "rank.json")["pid"]), request.run.path, request.output.parent))
-        with agent_of(folder) as agent:  # refused while another capture has the window
-            agent.ask("window", on=True, steps=0, size_bytes=config.window_bytes, **holder)
+        say(_require_room(request, int(read_json(folder / "rank.json")["pid"])))
+        with agent_of(folder) as agent:
+            _take_window(agent, config, holder)
     try:
-        taken = take_image(folder, images, say, request.patience, window_steps=request.window_steps, holder=holder)
+        taken = take_image(
+            folder,
+            images,
+            say,
+            request.patience,
+            window_steps=request.window_steps,
+            holder=holder,
+            given_up=request.given_up,
+        )
         needs = min(taken.past_records, *taken.in_flight) if taken.in_flight else taken.past_records
         write_json(images.parent / _NEEDS, {"rank": folder.name, "from_record": needs})
         with working() as tell:
@@ -221,6 +232,25 @@ def _capture_image(request: CaptureRequest, folder: Path, images: Path, incident
         )
     finally:  # not before the capsule is written: a smaller window drops what it holds
         _window_back(folder, config, holder)
+
+
+def _require_room(request: CaptureRequest, pid: int) -> str:
+    """As `predict_image`. The disk that a job writes to, too, is not filled where nobody asked for the capture."""
+    folders = (request.run.path, request.output.parent)
+    if request.incident is None:
+        return predict_image(pid, *folders)
+    return predict_image(pid, *folders, spare_bytes=SPARE_BYTES, hint="free some space on the disk of RUN")
+
+
+def _take_window(agent: AgentClient, config: RankConfig, holder: Mapping[str, Any]) -> None:
+    """All payloads from here on. Refused while another capture has the window."""
+    try:
+        agent.ask("window", timeout_s=WINDOW_S, on=True, steps=0, size_bytes=config.window_bytes, **holder)
+    except BaseException:
+        # Also a rank that does not answer reads it, behind the first one, when it can.
+        with suppress(PrismError):
+            agent.ask("window", timeout_s=LEAVE_S, **_given_back(config, holder))
+        raise
 
 
 def needed_by_captures(run: RunFolder) -> dict[str, int]:
@@ -435,6 +465,7 @@ def _take_once(
     pid = int(read_json(folder / "rank.json")["pid"])
     on_gpu = is_used(pid)
     lease_s = GPU_LEASE_S if on_gpu else LEASE_S
+    timeout_s = bound_s(image_bytes(pid) + (known_bytes(pid) if on_gpu else 0))
     with AgentClient(socket_of(folder)) as agent:
         try:
             lease_ends = time.monotonic() + lease_s
@@ -453,9 +484,9 @@ def _take_once(
                 agent.ask("release", timeout_s=LEAVE_S, **holder)
             raise
         agent.leave()  # nothing of this connection is in the image
-    frozen_by = time.monotonic() + (DUMP_BOUND_S if on_gpu else 0.0)  # then the rank stands, whatever its lease says
+    frozen_by = time.monotonic() + (MOVE_BOUND_S if on_gpu else 0.0)  # then the rank stands, whatever its lease says
     try:
-        report = engine.dump(pid, images, timeout_s=DUMP_BOUND_S)
+        report = engine.dump(pid, images, timeout_s=timeout_s)
     finally:
         was_held = _release(folder, holder, given_up)
     if not was_held and frozen_by > lease_ends:
@@ -570,6 +601,8 @@ def _follow(folder: Path, taken: Taken, request: CaptureRequest, say: Say, tell:
         if taken.in_flight and time.monotonic() > began + HANGS_S and not moved:
             say(f"rank {folder.name} takes no step: it hangs; the capsule contains the data so far")
             return None
+        if request.given_up is not None and request.given_up():
+            raise NotWaitedFor(f"the wait for step {target} of rank {folder.name} was cancelled")
         if time.monotonic() > deadline and request.incident is not None:  # nobody is there to ask again
             say(f"rank {folder.name} did not reach step {target}; the capsule contains the data so far")
             return None
@@ -589,11 +622,32 @@ def _unmarked(folder: Path, target: int, request: CaptureRequest) -> str:
 
 
 def _window_back(folder: Path, config: RankConfig, holder: Mapping[str, Any]) -> None:
-    """Payloads again as `record` was told."""
-    on, steps, size_bytes = config.payload_window
+    """Payloads again as `record` was told. A rank that is busy is asked again, for a supervisor lives as long as the
+    job; a command ends, and the rank puts it back itself then."""
+    if not _is_window_back(folder, config, holder):
+        with suppress(RuntimeError):  # no thread can be had
+            Thread(
+                target=_window_back_later, args=(folder, config, holder), name="prismdbg-window", daemon=True
+            ).start()
+
+
+def _window_back_later(folder: Path, config: RankConfig, holder: Mapping[str, Any]) -> None:
+    with suppress(PrismError, OSError):  # RUN is out of reach, say
+        while still_runs(read_json(folder / "rank.json")) and not _is_window_back(folder, config, holder):
+            time.sleep(AGAIN_S)
+
+
+def _is_window_back(folder: Path, config: RankConfig, holder: Mapping[str, Any]) -> bool:
     try:
         with agent_of(folder, bound_s=LEASE_S) as agent:
-            agent.ask("window", back=True, on=on, steps=steps, size_bytes=size_bytes, **holder)
-    except (RankLost, AgentError, WaitTimeout, UsageError):
-        # it has ended, or accepts no client or is busy: it puts it back when this process is gone
-        return
+            agent.ask("window", **_given_back(config, holder))
+    except AgentError:  # asked again, it would say the same
+        return True
+    except (RankLost, WaitTimeout, UsageError):  # it has ended, or accepts no client or is busy
+        return False
+    return True
+
+
+def _given_back(config: RankConfig, holder: Mapping[str, Any]) -> dict[str, Any]:
+    on, steps, size_bytes = config.payload_window
+    return {"back": True, "on": on, "steps": steps, "size_bytes": size_bytes, **holder}

@@ -9,7 +9,7 @@ from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.manifest import Incident, Origin
 from prismdbg.errors import CapsuleError, WaitTimeout
 from prismdbg.jobs.capture.assemble import Ingredients, assemble
-from prismdbg.jobs.capture.states import KeptState, last_complete, pinned, usable_states, why_lost
+from prismdbg.jobs.capture.states import KeptState, last_complete, pinned, usable_states, while_dropped, why_lost
 from prismdbg.jobs.storage.ranks_alive import RankProcess
 from prismdbg.jobs.storage.run_folder import RunFolder
 from prismdbg.model.moment import Moment
@@ -30,22 +30,27 @@ def capture_state(
 ) -> Capsule:
     """From the newest snapshot that so many whole steps follow, or where the rank has ended the newest there is; to the
     rank's last complete collective, or with `and_no_more` to the end of these steps."""
-    state, last = _await(run, folder, whole_steps, time.monotonic() + timeout_s, timeout_s)
-    if and_no_more:
-        last = min(last, Moment(state.moment.step + whole_steps, 1 << 60))
-    with pinned(run, folder, state) as (log, snapshot):
-        return assemble(
-            Ingredients(
-                run=run,
-                folder=log,
-                output=output,
-                origin=Origin.STATE,
-                incident=incident,
-                past_records=state.past_records,
-                state=snapshot,
-                last_moment=last,
+    deadline = time.monotonic() + timeout_s
+
+    def capture_newest() -> Capsule:
+        state, last = _await(run, folder, whole_steps, deadline, timeout_s)
+        if and_no_more:
+            last = min(last, Moment(state.moment.step + whole_steps, 1 << 60))
+        with pinned(run, folder, state) as (log, snapshot):
+            return assemble(
+                Ingredients(
+                    run=run,
+                    folder=log,
+                    output=output,
+                    origin=Origin.STATE,
+                    incident=incident,
+                    past_records=state.past_records,
+                    state=snapshot,
+                    last_moment=last,
+                )
             )
-        )
+
+    return while_dropped(capture_newest)
 
 
 def _await(

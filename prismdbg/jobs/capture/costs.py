@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -13,18 +15,33 @@ from prismdbg.errors import FacilityError, RankLost
 
 _MIB = 1 << 20
 _HEADROOM = 1.1
+_IN_IMAGE = re.compile(r"^(?:Anonymous|Swap|Pss_Shmem|Private_Hugetlb): +([0-9]+) kB$", re.MULTILINE)
 SPARE_BYTES = 1 << 30  # of a disk that others write to meanwhile: a full one would harm more than a checkpoint helps
 
 
 def image_bytes(pid: int) -> int:
-    """About what an image of the process and its children holds: memory that is theirs alone."""
+    """About what an image of the process and its children holds."""
     try:
-        root = psutil.Process(pid)
-        return sum(process.memory_full_info().uss for process in (root, *root.children(recursive=True)))
-    except psutil.Error as error:
+        size, children = _bytes_in_image(pid), psutil.Process(pid).children(recursive=True)
+    except (OSError, psutil.Error) as error:
         raise RankLost(
             f"process {pid} cannot be examined: {error}", hint="run `prismdbg status RUN`: the process may have ended"
         ) from error
+    for child in children:
+        with suppress(OSError):  # it has ended meanwhile
+            size += _bytes_in_image(child.pid)
+    return size
+
+
+def _bytes_in_image(pid: int) -> int:
+    return bytes_of(Path(f"/proc/{pid}/smaps_rollup").read_text())
+
+
+def bytes_of(rollup: str) -> int:
+    """What an image holds of the process with this `smaps_rollup`: pages of its own, which are in the image of each
+    process that shares them since a fork, also where they are in swap; and its part of shared memory, most of which
+    has no name any more, and is in the image for that."""
+    return sum(int(size) << 10 for size in _IN_IMAGE.findall(rollup))
 
 
 def predict_image(

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
@@ -25,6 +26,13 @@ from prismdbg.log.folding import needed_after, reaches
 from prismdbg.log.rank_log import read_log
 from prismdbg.model.moment import Moment
 from prismdbg.settings.state_folders import STATES, states_of, unfinished_in
+
+Done = TypeVar("Done")
+_TRIES = 3
+
+
+class StateGone(CapsuleError):
+    """A rank keeps its newest snapshots only."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,14 +105,14 @@ def _remove(path: Path) -> None:
 @contextmanager
 def pinned(run: RunFolder, folder: Path, state: KeptState) -> Iterator[tuple[Path, Path]]:
     """The rank's log folder and the snapshot's under other names: what the live rank drops meanwhile stays there. As
-    they are where the file system has no second names, or RUN may only be read."""
+    they are where the file system has no second names, or RUN may only be read. `StateGone` where the rank has dropped
+    the snapshot before."""
     with ExitStack() as held:
         try:
             partial = held.enter_context(partial_folder(run.home / "pinned"))
             log, states = partial / folder.name, partial / STATES
-            _link(folder, log)
-            _link(state.path, states / state.path.name)
-            _link(state.path.parent / PROLOGUE, states / PROLOGUE)
+            _link_log(folder, log)
+            _link_state(state, states)
         except FileNotFoundError:
             raise
         except OSError:
@@ -113,13 +121,50 @@ def pinned(run: RunFolder, folder: Path, state: KeptState) -> Iterator[tuple[Pat
             yield log, states / state.path.name
 
 
-def _link(source: Path, target: Path) -> None:
+def while_dropped(attempt: Callable[[], Done]) -> Done:
+    """Tried again where the rank drops the snapshot that was chosen: it has a newer one by then."""
+    for _ in range(_TRIES - 1):
+        with suppress(StateGone):
+            return attempt()
+    return attempt()
+
+
+def _link_log(folder: Path, target: Path) -> None:
+    """Its segments of events as they all were at one time: one that goes leaves what the rest refers to in the first
+    one. Received data may go."""
+    while any(path.match("events.*.seg") for path in _link(folder, target)):
+        shutil.rmtree(target)
+
+
+def _link_state(state: KeptState, home: Path) -> None:
+    try:
+        gone = [*_link(state.path, home / state.path.name), *_link(state.path.parent / PROLOGUE, home / PROLOGUE)]
+    except FileNotFoundError as error:
+        raise _is_gone(state) from error
+    if gone:
+        raise _is_gone(state)
+
+
+def _is_gone(state: KeptState) -> StateGone:
+    return StateGone(
+        f"the rank has dropped the state snapshot of step {state.path.name} while it was being captured",
+        hint="capture the rank again",
+    )
+
+
+def _link(source: Path, target: Path) -> list[Path]:
+    """Without what is being written. Gives the files that went before they had a second name."""
     target.mkdir(parents=True, mode=0o700)
+    gone = []
     for path in source.iterdir():
         if path.is_symlink() or path.is_dir():
             (target / path.name).symlink_to(path.resolve())
-        elif path.suffix != fmt.SPARE:
-            (target / path.name).hardlink_to(path)
+        elif path.suffix != fmt.SPARE and not path.name.startswith("."):
+            try:
+                (target / path.name).hardlink_to(path)
+            except FileNotFoundError:
+                gone.append(path)
+    return gone
 
 
 def last_complete(folder: Path) -> Moment:

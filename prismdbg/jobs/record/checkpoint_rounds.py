@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from prismdbg.errors import PrismError
+from prismdbg.errors import CheckpointTooSlow, PrismError
 from prismdbg.jobs.capture.capture import GivenUp, Patience
 from prismdbg.jobs.capture.costs import checkpoint_slowdown
 from prismdbg.jobs.record import checkpoints
@@ -101,12 +101,16 @@ class CheckpointRounds:
     def _has_failed(self, name: str, step: int, error: PrismError) -> None:
         """Said once for each rank and reason, which names other sizes and process numbers each time. The rank is asked
         more and more seldom, for each try may hold the job; and no more where it can never be done."""
-        if (lasting := checkpoints.why_never(self._run.ranks / name)) is not None:
+        never = ""
+        if isinstance(error, CheckpointTooSlow):  # the next one might end the rank
+            self._never.add(name)
+            never = "; no further one is taken"
+        elif (lasting := checkpoints.why_never(self._run.ranks / name)) is not None:
             self._never.add(name)
             error = lasting
         failed = self._failed[name] = self._failed.get(name, 0) + 1
         self._not_before[name] = (step // self._every + 2 ** min(failed, MOST_DOUBLINGS)) * self._every
-        text = f"no checkpoint of rank {name} at step {step}: {error}"
+        text = f"no checkpoint of rank {name} at step {step}: {error}{never}"
         self._ledger.problem(text, error.hint, about=f"{name} {_NUMBERS.sub('', text)}")
 
     def _say_cost(self, pauses_ns: list[int], sizes: list[int], step_ns: int) -> None:

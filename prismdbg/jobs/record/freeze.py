@@ -12,7 +12,7 @@ from typing import TypeVar
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.manifest import Incident, Origin
 from prismdbg.jobs.capture.assemble import Ingredients, assemble, kept_from_the_start
-from prismdbg.jobs.capture.states import KeptState, last_complete, pinned, usable_states
+from prismdbg.jobs.capture.states import KeptState, last_complete, pinned, usable_states, while_dropped
 from prismdbg.jobs.record.checkpoints import Checkpoint, usable_checkpoints
 from prismdbg.jobs.record.incidents import Wanted
 from prismdbg.jobs.record.nothing_before import nothing_before
@@ -27,6 +27,10 @@ def freeze(run: RunFolder, wanted: Wanted) -> Capsule:
     """From the newest usable checkpoint or state snapshot that leads through a whole step; where none does, from the
     start, if that was kept, and else from the newest before the incident. `CapsuleError` says why nothing that was kept
     can replay the incident, and what would have; `NotReplayable` where the run was to keep something for it."""
+    return while_dropped(lambda: _freeze(run, wanted))
+
+
+def _freeze(run: RunFolder, wanted: Wanted) -> Capsule:
     folder = run.ranks / wanted.folder
     checkpoint, leads = _newest_before(usable_checkpoints(run, folder), wanted, folder)
     state = None

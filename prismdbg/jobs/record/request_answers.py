@@ -10,10 +10,11 @@ import shutil
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from threading import Thread
 
 from prismdbg.capsule.manifest import Origin
-from prismdbg.errors import PrismError
+from prismdbg.errors import NotReplayable, PrismError
 from prismdbg.jobs.capture.capture import CaptureRequest, capture
 from prismdbg.jobs.capture.requests import TAKEN_BOUND_S, RequestFolder, RequestJson, requests_in
 from prismdbg.jobs.storage.job_nodes import NodeFolder, node_of
@@ -66,6 +67,8 @@ class RequestAnswers:
             self._begun.add(request.path.name)
             Thread(target=self._answer, args=(request, asked), name="prismdbg-request", daemon=True).start()
         elif untouched_s > STALE_S:
+            if (made := Path(request.answered().get("capsule", "/nowhere"))).is_dir():
+                self._tell(f"request {request.path.name}: {_FORGOTTEN}; its capsule is {made}")
             shutil.rmtree(request.path, ignore_errors=True)
 
     def _answer(self, request: RequestFolder, asked: RequestJson) -> None:
@@ -88,17 +91,20 @@ class RequestAnswers:
                     origin=_origin(asked["origin"]),
                     timeout_s=asked["timeout_s"],
                     node=self._node.name,
+                    given_up=lambda: not request.path.exists(),
                 ),
                 say,
             )
             request.answer(capsule=str(made.path))
         except Exception as error:
-            self._failed(request, error)
+            self._failed(request, error, output)
         finally:
             self._begun.discard(request.path.name)
 
-    def _failed(self, request: RequestFolder, error: Exception) -> None:
+    def _failed(self, request: RequestFolder, error: Exception, output: Path) -> None:
         if not request.path.exists():
+            made = error.evidence if isinstance(error, NotReplayable) else output
+            shutil.rmtree(made, ignore_errors=True)  # no ledger names it
             self._tell(f"request {request.path.name}: {_FORGOTTEN}")
             return
         known = error if isinstance(error, PrismError) else PrismError(f"the supervisor failed: {error!r}")

@@ -10,7 +10,7 @@ import pytest
 
 from prismdbg.checkpoint.bundle import Criu
 from prismdbg.checkpoint.criu import dump
-from prismdbg.errors import CheckpointError
+from prismdbg.errors import CheckpointError, CheckpointTooSlow
 
 
 def playing_criu(folder: Path, script: str) -> Criu:
@@ -38,8 +38,9 @@ def test_without_a_log_its_output_is_the_reason(tmp_path: Path) -> None:
 def test_one_that_hangs_is_killed_when_its_time_is_up(tmp_path: Path) -> None:
     criu = playing_criu(tmp_path, f"echo $$ > {tmp_path}/pid; exec sleep 1000")
     began = time.monotonic()
-    with pytest.raises(CheckpointError, match="waited 1 s for criu to dump"):
+    with pytest.raises(CheckpointTooSlow, match=f"process {os.getpid()} was not complete within 1 s") as caught:
         dump(criu, os.getpid(), tmp_path / "images", leave_running=True, timeout_s=1)
+    assert "status" in caught.value.hint and "faster disk" in caught.value.hint
     assert time.monotonic() - began < 20
     with pytest.raises(ProcessLookupError):
         os.kill(int((tmp_path / "pid").read_text()), 0)
@@ -58,3 +59,13 @@ def test_only_a_rank_that_goes_on_is_left_running(tmp_path: Path, keep: bool, gi
     options = (tmp_path / "given").read_text().split()
     assert ("--leave-running" in options) is given
     assert options[options.index("--tree") + 1] == str(os.getpid())
+
+
+@pytest.mark.parametrize(("timeout_s", "freezing_s"), [(20.0, "18"), (2000.0, "88")])
+def test_its_own_bound_is_that_of_freezing_alone(tmp_path: Path, timeout_s: float, freezing_s: str) -> None:
+    """It ends before a page is written: a large process needs no longer to stand still."""
+    criu = playing_criu(tmp_path, f'echo "$@" > {tmp_path}/given; exit 1')
+    with pytest.raises(CheckpointError):
+        dump(criu, os.getpid(), tmp_path / "images", leave_running=True, timeout_s=timeout_s)
+    options = (tmp_path / "given").read_text().split()
+    assert options[options.index("--timeout") + 1] == freezing_s

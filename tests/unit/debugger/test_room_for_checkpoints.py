@@ -6,15 +6,19 @@ import os
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
-from prismdbg.debugger import time_travel
+from prismdbg.debugger import saved_checkpoints, time_travel
 from prismdbg.debugger.saved_checkpoints import SavedCheckpoints
 from prismdbg.debugger.time_travel import Travel
 from prismdbg.errors import FacilityError, RankLost
 from prismdbg.jobs.capture.costs import SPARE_BYTES
+from prismdbg.jobs.replay.replay_plan import Plan
 from prismdbg.model.moment import Moment
+from prismdbg.runtime.limits import Limits
+from prismdbg.runtime.spec import ProgramOrigin, ReplaySpec
 
 MIB = 1 << 20
 
@@ -90,3 +94,21 @@ def test_a_rank_that_cannot_be_asked_holds_nothing(tmp_path: Path, monkeypatch: 
         _checkpoints={0: SimpleNamespace(size_bytes=0)},
     )
     assert travel._expected_bytes() == 0
+
+
+@pytest.mark.parametrize(
+    ("recorded", "limit", "timeout_s"), [(0, 64, 120.0), (100, 900, 2138.0), (1 << 40, 64, 1400.72)]
+)
+def test_a_large_rank_has_longer_to_be_written(
+    recorded: int, limit: int, timeout_s: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An engine that is killed half-way can cost the rank its life. What it held is the capsule's word."""
+    limits = Limits(memory_bytes=limit << 30, processes=1, shared_bytes=1, disk_bytes=1, recorded_bytes=recorded << 30)
+    monkeypatch.setattr(saved_checkpoints.choice, "find", lambda: SimpleNamespace(program=None))
+    monkeypatch.setattr(saved_checkpoints, "starter_engine", lambda _: None)
+    program = ProgramOrigin(executable="/bin/true", argv=(), env={}, cwd="/")
+    spec = ReplaySpec(name="n", origin=program, session=tmp_path, python="python3", limits=limits)
+    plan = Plan(spec=spec, own=cast(Any, None), agent="", unhidden=cast(Any, None))
+    saves, why_not = saved_checkpoints.with_saving(plan, cast(Any, SimpleNamespace(refuses=lambda _: None)), tmp_path)
+    assert not why_not and saves.spec.saving is not None
+    assert saves.spec.saving.timeout_s == pytest.approx(timeout_s)

@@ -9,7 +9,7 @@ import shutil
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -302,3 +302,36 @@ def test_a_longer_file_keeps_its_length_only(
     assert one.put_back(kept, tmp_path / "copies") == []
     assert (folder / "log").read_text() == "0123456789"
     assert list((tmp_path / "copies").iterdir()) == []
+
+
+def rewritten(path: Path) -> None:
+    path.write_text("9876543210 and more")
+
+
+def replaced(path: Path) -> None:
+    path.rename(path.with_name("before"))
+    path.write_text("0123456789 and more")
+    path.with_name("before").unlink()
+
+
+def written_over(path: Path) -> None:
+    """At one place, of which no part is kept."""
+    with path.open("r+b") as file:
+        file.seek(9)
+        file.write(b"x")
+    os.utime(path, ns=(7, 7))  # clocks of file systems are coarse
+
+
+@pytest.mark.parametrize("change", [rewritten, replaced, written_over, Path.unlink, lambda path: os.truncate(path, 3)])
+def test_a_longer_file_that_was_rewritten_is_said_not_to_be_restored(
+    starter: Any, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: Callable[[Path], None]
+) -> None:
+    monkeypatch.setitem(starter.put.__globals__, "COPIED_BYTES", 4)
+    path = folder / "shard"
+    path.write_text("0123456789")
+    one = keeper(starter, folder)
+    kept = json.loads(json.dumps(one.keep([], tmp_path / "copies")))
+    change(path)
+    for _ in range(2):  # also where it goes back again
+        assert one.put_back(kept, tmp_path / "copies") == [str(path)]
+        assert path.stat().st_size == 10

@@ -52,6 +52,12 @@ def test_a_dump_leaves_the_rank_stopped(engine: Any, asked: dict[str, Any], tmp_
     assert {"--leave-stopped", "--shell-job", "--no-default-config"} <= set(words)
 
 
+def test_its_own_bound_is_that_of_freezing_alone(engine: Any, asked: dict[str, Any], tmp_path: Path) -> None:
+    engine().dump(asked | {"timeout_s": 2000})
+    words = given(tmp_path)
+    assert words[words.index("--timeout") + 1] == "88"
+
+
 def test_a_restore_replaces_the_streams(engine: Any, asked: dict[str, Any], tmp_path: Path) -> None:
     engine().restore(asked | {"leads_session": True}, {"tty[8800:1a]": 1})
     words = given(tmp_path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import shutil
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
@@ -13,10 +14,11 @@ from typing import Any
 import pytest
 from tiny_log import TinyLog
 
+from prismdbg.capsule.manifest import Incident, IncidentKind
 from prismdbg.cli import main
 from prismdbg.cli.exit_codes import ExitCode
-from prismdbg.errors import CheckpointError, PrismError, RankLost, UsageError, WaitTimeout
-from prismdbg.jobs.capture import capture
+from prismdbg.errors import CheckpointError, FacilityError, PrismError, RankLost, UsageError, WaitTimeout
+from prismdbg.jobs.capture import capture, costs
 from prismdbg.jobs.storage.run_folder import RunFolder, write_json
 from prismdbg.model.moment import Moment
 from prismdbg.rank.recording_verbs import LONGEST_LEASE_S
@@ -116,6 +118,32 @@ def test_a_rank_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert "contains no data of rank 3" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("incident", [None, Incident(kind=IncidentKind.NAN, text="a NaN")], ids=["by hand", "incident"])
+def test_an_incident_leaves_room_on_the_disk_to_the_job(
+    incident: Incident | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who captures by hand decides it."""
+    run, parked = run_folder(tmp_path), list[Path]()
+    config = RankConfig(mode=Mode.RECORD, socket_dir="", cache_dir="")
+
+    def take_image(folder: Path, *_: object, **__: object) -> None:
+        parked.append(folder)
+        raise CheckpointError("that is enough", hint="")
+
+    monkeypatch.setattr(costs, "image_bytes", lambda _: 2 << 30)
+    monkeypatch.setattr(costs, "require_room", lambda _: 0)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=int(2.3 * (1 << 30))))
+    monkeypatch.setattr(capture, "await_agent", lambda *_: None)
+    monkeypatch.setattr(capture, "agent_of", lambda *_, **__: nullcontext(SimpleNamespace(ask=lambda *_, **__: {})))
+    monkeypatch.setattr(capture, "take_image", take_image)
+    monkeypatch.setattr(capture, "RankConfig", SimpleNamespace(load=lambda _: config))
+    request = capture.CaptureRequest(run=run, rank=0, output=tmp_path / "c", incident=incident)
+    said = "of which 1024 MiB are to stay free" if incident else "that is enough"
+    with pytest.raises(FacilityError, match=said):
+        capture.capture(request, lambda _: None)
+    assert len(parked) == (incident is None)
+
+
 def test_a_name_that_is_taken(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = run_folder(tmp_path)
     taken = tmp_path / "taken"
@@ -162,6 +190,30 @@ def test_an_image_of_a_rank_that_its_lease_let_go_is_none(
     else:
         assert capture.take_image(tmp_path / "3", images, lambda _: None).images == images
     assert images.exists() is not is_late and asked["lease_s"] == capture.LEASE_S
+
+
+@pytest.mark.parametrize(("holds_bytes", "least_s"), [(0, 90.0), (100 << 30, 2000.0)])
+def test_a_large_rank_has_longer_to_be_written(
+    holds_bytes: int, least_s: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An engine that is killed half-way can cost the rank its life, and a slow disk takes long for 100 GiB."""
+    given: list[float] = []
+
+    def dump(*_: object, timeout_s: float) -> None:
+        given.append(timeout_s)
+        raise CheckpointError("that is enough", hint="")
+
+    answers = {"status": {"parked": True, "in_flight": []}, "close_log": {"step": 1, "collective": 2, "record_id": 3}}
+    agent = SimpleNamespace(ask=lambda verb, **_: answers.get(verb, {}), leave=lambda: None)
+    monkeypatch.setattr(capture, "image_bytes", lambda pid: holds_bytes)
+    monkeypatch.setattr(capture.choice, "find", lambda: SimpleNamespace(dump=dump))
+    monkeypatch.setattr(capture, "AgentClient", lambda _: nullcontext(agent))
+    monkeypatch.setattr(capture, "socket_of", lambda folder: folder)
+    monkeypatch.setattr(capture, "alone_with_rank", lambda *_, **__: nullcontext())
+    monkeypatch.setattr(capture, "read_json", lambda _: {"pid": ALIVE})
+    with pytest.raises(CheckpointError, match="that is enough"):
+        capture.take_image(tmp_path / "3", tmp_path / "images", lambda _: None)
+    assert least_s <= given[0] < least_s + 600
 
 
 def test_a_rank_on_a_gpu_is_held_for_longer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -193,6 +193,37 @@ def test_a_request_is_answered_once(run: RunFolder, monkeypatch: pytest.MonkeyPa
     assert captured == [3] and "capsule" in request.answered()
 
 
+def test_a_capsule_that_nobody_waits_for_goes(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is in no ledger: nothing else would ever name it."""
+    monkeypatch.setattr(request_answers, "Thread", AtOnce)
+    monkeypatch.setattr(request_answers, "LOOK_NS", 0)
+
+    def capture(asked: CaptureRequest, _say: object) -> Capsule:
+        assert asked.given_up is not None and not asked.given_up()
+        made = make_capsule(asked.output)
+        shutil.rmtree(request.path)  # its command was told to end
+        assert asked.given_up()
+        return made
+
+    monkeypatch.setattr(request_answers, "capture", capture)
+    request, problems = ask(run), list[str]()
+    RequestAnswers(run, NodeFolder(run.nodes / "n2"), problems.append).look()
+    assert list(run.capsules.iterdir()) == []
+    assert len(problems) == 1 and "the command that requested it has ended" in problems[0]
+
+
+def test_a_capsule_whose_command_was_killed_is_named_when_its_request_goes(
+    run: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It stays: the command may still copy it."""
+    made, request, problems = make_capsule(run.capsules / "request-rank3-x").path, ask(run), list[str]()
+    request.answer(capsule=str(made))
+    age(request, request_answers.STALE_S + 1)
+    RequestAnswers(run, NodeFolder(run.nodes / "n2"), problems.append).look()
+    assert requests_in(run) == [] and made.exists()
+    assert len(problems) == 1 and str(made) in problems[0]
+
+
 def test_a_request_is_answered_once_its_rank_can_be_seen_to_be_of_this_node(
     run: RunFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:

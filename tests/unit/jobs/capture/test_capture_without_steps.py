@@ -14,6 +14,7 @@ from prismdbg.errors import WaitTimeout
 from prismdbg.jobs.capture import capture
 from prismdbg.jobs.storage.run_folder import RunFolder
 from prismdbg.model.moment import Moment
+from prismdbg.protocol.client import NotWaitedFor
 
 
 @pytest.mark.parametrize("has_steps", [False, True])
@@ -39,6 +40,19 @@ def test_what_it_waits_for_is_said_once(tmp_path: Path, monkeypatch: pytest.Monk
     told = [text for text in said if "has not completed an optimizer step yet" in text]
     assert len(told) == (0 if has_steps else 1)
     assert all("--window 0" in text and "Ctrl-C" in text for text in told)
+
+
+def test_it_ends_when_nobody_waits_any_more(tmp_path: Path) -> None:
+    log = TinyLog(tmp_path / "ranks" / "0")
+    log.complete(log.issue(0, 1))
+    (log.folder / "rank.json").write_text(json.dumps({"pid": os.getpid()}))
+    images = DumpReport(images=tmp_path, images_bytes=0, frozen_ns=0, pages_bytes=0)
+    taken = capture.Taken(
+        images=tmp_path, moment=Moment(0, 1), past_records=0, in_flight=(), report=images, paused_ns=0
+    )
+    request = capture.CaptureRequest(run=RunFolder(tmp_path), rank=0, output=tmp_path / "c", given_up=lambda: True)
+    with pytest.raises(NotWaitedFor):
+        capture._follow(log.folder, taken, request, lambda _: None)
 
 
 def test_how_far_the_rank_is_is_told_all_the_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from capsules import STATE, make_capsule
 from prismdbg.capsule import layout
 from prismdbg.capsule.capsule_dir import CapsuleWriter
 from prismdbg.errors import CapsuleError
+from prismdbg.jobs.capture import states
 from prismdbg.jobs.capture.states import add_state, list_states, pinned
 from prismdbg.jobs.storage.run_folder import RunFolder
 from prismdbg.model.moment import Moment
@@ -89,3 +91,63 @@ def test_a_file_system_without_second_names(run: RunFolder, monkeypatch: pytest.
     state = list_states(run, folder)[0]
     with pinned(run, folder, state) as found:
         assert found == (folder, state.path)
+
+
+def once_while_linking(monkeypatch: pytest.MonkeyPatch, name: str, happens: Callable[[], object]) -> None:
+    """Before the file of this name is given its second one."""
+    link, left = Path.hardlink_to, [happens]
+
+    def hardlink_to(self: Path, target: Path) -> None:
+        if Path(target).name == name and left:
+            left.pop()()
+        link(self, target)
+
+    monkeypatch.setattr(Path, "hardlink_to", hardlink_to)
+
+
+def test_a_log_that_is_shortened_meanwhile_is_linked_as_it_is_then(
+    run: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first segment has been replaced by what its successors' rest refers to: both are of the same time."""
+    folder = run.ranks / "0"
+    (folder / "events.00001.seg").write_text("1")
+    (folder / "events.00002.seg").write_text("2")
+
+    def fold() -> None:
+        (folder / "preface").write_text("of 0 and 1")
+        (folder / "preface").rename(folder / "events.00000.seg")
+        (folder / "events.00001.seg").unlink()
+
+    once_while_linking(monkeypatch, "events.00001.seg", fold)
+    with pinned(run, folder, list_states(run, folder)[0]) as (log, _):
+        assert log != folder
+        assert {path.name: path.read_text() for path in log.glob("events.*")} == {
+            "events.00000.seg": "of 0 and 1",
+            "events.00002.seg": "2",
+        }
+
+
+def test_payloads_that_the_rank_drops_meanwhile_are_left_out(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = run.ranks / "0"
+    (folder / ".rank.json.partial").write_text("it is being written")
+    received = folder / "payload.00000.seg"
+    once_while_linking(monkeypatch, received.name, lambda: received.rename(folder / "payload.1.spare"))
+    with pinned(run, folder, list_states(run, folder)[0]) as (log, _):
+        assert {path.name for path in log.iterdir()} == {"events.00000.seg", "rank.json", "memory"}
+
+
+def test_a_snapshot_that_the_rank_drops_meanwhile_is_chosen_again(
+    run: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, home = run.ranks / "0", run.states / "0"
+    once_while_linking(monkeypatch, "state.json", lambda: (home / "4").rename(home / ".4.partial"))
+
+    def capture() -> str:
+        with pinned(run, folder, list_states(run, folder)[0]) as (_, state):
+            return state.name
+
+    with pytest.raises(states.StateGone, match="dropped the state snapshot of step 4"):
+        capture()
+    (home / ".4.partial").rename(home / "4")
+    once_while_linking(monkeypatch, "state.json", lambda: (home / "4").rename(home / ".4.partial"))
+    assert states.while_dropped(capture) == "8"

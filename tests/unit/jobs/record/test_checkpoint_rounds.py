@@ -24,7 +24,7 @@ from prismdbg.capsule.log.events import Event, Note
 from prismdbg.capsule.manifest import Incident, IncidentKind, Origin
 from prismdbg.checkpoint import choice
 from prismdbg.checkpoint.engine import DumpReport
-from prismdbg.errors import CheckpointError, FacilityError
+from prismdbg.errors import CheckpointError, CheckpointTooSlow, FacilityError
 from prismdbg.jobs.capture import costs
 from prismdbg.jobs.capture.assemble import Ingredients
 from prismdbg.jobs.capture.capture import PATIENT, Patience, Taken
@@ -409,6 +409,20 @@ def test_what_can_never_be_done_is_not_tried_again(tmp_path: Path, monkeypatch: 
     assert sorted(name for name, _ in watched.taken) == ["0", "1"]
     problems = read_json(tmp_path / "supervisor.json")["problems"]
     assert len(problems) == 2 and all("NCCL communicator" in text for text in problems)
+
+
+def test_one_that_was_too_slow_is_not_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next try would hold the rank as long, and might end it."""
+    watched = Watched(tmp_path, monkeypatch, "10s")
+    monkeypatch.setattr(checkpoints, "why_never", lambda _: None)
+    watched.fails = lambda _: CheckpointTooSlow("it was not complete within 90 s")
+    for step in (5, 5000, 100_000):
+        watched.come_to(step)
+        watched.look()
+        watched.look()
+    assert sorted(name for name, _ in watched.taken) == ["0", "1"]
+    problems = read_json(tmp_path / "supervisor.json")["problems"]
+    assert len(problems) == 2 and all("not complete within 90 s; no further one is taken" in text for text in problems)
 
 
 def test_a_machine_without_an_engine_takes_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
