@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from prismdbg.capsule.log.events import Note, RankLog
-from prismdbg.capsule.log.notes import moment_of
+from prismdbg.capsule.log.notes import moment_of, raised_at
 from prismdbg.diagnosis.evidence import Evidence
 from prismdbg.diagnosis.folded_traceback import folded
 from prismdbg.diagnosis.outlived import was_outlived
@@ -32,7 +32,7 @@ _SOON_NS = 1_000_000_000  # within that, a supervisor without a processor may se
 class Raised(Verdict):
     """`inside`: the collective it raised in, which makes it a consequence more often than a cause. earlier: ranks that
     had failed before it was noted: a program may close its connections before that. was_outlived: as the function of
-    that name says."""
+    that name says. times: so many of the same place are told together; last_at: where the last of them was raised."""
 
     at: Moment | None
     type_name: str
@@ -43,6 +43,8 @@ class Raised(Verdict):
     followers: tuple[int, ...]
     earlier: tuple[int, ...] = ()
     was_outlived: bool = False
+    times: int = 1
+    last_at: Moment | None = None
 
     kind = "raised"
 
@@ -73,7 +75,10 @@ class Raised(Verdict):
             lines.append(f"inside a collective: {self.inside.text}")
         elif self.last is not None:
             lines.append(_last(self.last))
-        if self.was_outlived:
+        if self.times > 1:
+            last = f", last{_at(self.last_at)}" * (self.last_at is not None)
+            lines.append(f"raised {self.times} times{last}; the program continued after each")
+        elif self.was_outlived:
             lines.append("the program continued after it")
         if self.followers:
             lines.append(f"{rank_list(self.followers)} failed after it")
@@ -88,6 +93,7 @@ class Raised(Verdict):
             "traceback": self.traceback,
             "inside": self.inside.to_json() if self.inside is not None else None,
             "followers": list(self.followers),
+            "times": self.times,
         }
 
 
@@ -188,7 +194,8 @@ def find_failures(evidence: Evidence) -> list[Verdict]:
     dead = first_dead(evidence)
     found = _with_death(evidence, ended_by, dead) if dead is not None else _without_death(evidence, ended_by)
     alone = not found
-    return [*found, *(_no_end(evidence, item, alone=alone) for item in raised if not item.is_an_end)]
+    others = _joined(item for item in raised if not item.is_an_end)
+    return [*found, *(_no_end(evidence, alike, alone=alone) for alike in others)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,6 +218,11 @@ class _Raise:
     @property
     def is_of_thread(self) -> bool:
         return bool(self.note.data.get("thread"))
+
+    @property
+    def place(self) -> Hashable:
+        """The number that the rank gave it. An older log has none."""
+        return self.note.data.get("place") or raised_at(self.note.data)
 
     @classmethod
     def of(cls, evidence: Evidence, rank: int, note: Note) -> _Raise:
@@ -235,6 +247,15 @@ def _all_raised(evidence: Evidence) -> list[_Raise]:
         if note.kind == "incident"
     ]
     return sorted(found, key=lambda item: item.wall_ns)
+
+
+def _joined(raised: Iterable[_Raise]) -> Iterable[list[_Raise]]:
+    """Those that programs outlived, by their places: a library may raise one every minute. Each other one alone."""
+    found: dict[Hashable, list[_Raise]] = {}
+    for item in raised:
+        key = (item.rank, item.place) if item.was_outlived else id(item)
+        found.setdefault(key, []).append(item)
+    return found.values()
 
 
 def says_lost_peer(note: Note) -> bool:
@@ -336,7 +357,7 @@ def _raised(evidence: Evidence, item: _Raise, certainty: Certainty, followers: S
         at=_moment(item.note),
         type_name=str(data.get("type", "an exception")),
         message=str(data.get("text", "")),
-        traceback="".join(map(str, data.get("traceback") or [])),
+        traceback="".join(_traceback(evidence.logs[item.rank], item)),
         inside=Call(rank=item.rank, collective=inside) if inside is not None else None,
         last=last_call(evidence.logs[item.rank]),
         followers=tuple(sorted(later)),
@@ -345,9 +366,22 @@ def _raised(evidence: Evidence, item: _Raise, certainty: Certainty, followers: S
     )
 
 
-def _no_end(evidence: Evidence, item: _Raise, *, alone: bool) -> Raised:
+def _traceback(log: RankLog, item: _Raise) -> list[str]:
+    """A rank that has noted some exceptions of one place leaves out the traceback of later ones, which is the same."""
+    data = item.note.data
+    if data.get("traceback") or not data.get("place"):
+        return [str(line) for line in data.get("traceback") or []]
+    alike = (n.data for n in log.notes if n.kind == "incident" and n.data.get("place") == data["place"])
+    lines: list[str] = next((each["traceback"] for each in alike if each.get("traceback")), [])
+    return [*lines[:-1], f"{data.get('type')}: {data.get('text')}\n"]
+
+
+def _no_end(evidence: Evidence, alike: list[_Raise], *, alone: bool) -> Raised:
     """One of a thread is likely where nothing else is said: what the thread did is not done any more."""
-    return _raised(evidence, item, Certainty.LIKELY if alone and item.is_of_thread else Certainty.HINT)
+    first, last = alike[0], alike[-1].note.data
+    certainty = Certainty.LIKELY if alone and first.is_of_thread else Certainty.HINT
+    times = max(last.get("nth") or 1, len(alike)) if first.was_outlived else 1  # with those that the log has lost
+    return replace(_raised(evidence, first, certainty), times=times, last_at=moment_of(last))
 
 
 def _died(evidence: Evidence, rank: int, raised: set[int], after_ns: int | None) -> Died:

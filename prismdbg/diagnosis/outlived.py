@@ -15,4 +15,4 @@ def was_outlived(log: LogColumns, note: Note) -> bool:
         return False
     if note.data.get("thread"):
         return bool((log.begun_ns > note.time_ns).any())
-    return any(mark.time_ns > note.time_ns for mark in log.steps) or 0 in exit_codes(log.notes)
+    return any(mark.time_ns > note.time_ns for mark in reversed(log.steps)) or 0 in exit_codes(log.notes)

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
+from typing import Any
 
 from prismdbg.capsule.log.batch import Batch
 from prismdbg.capsule.log.events import Event, Note, StepMark
 from prismdbg.capsule.log.notes import exit_codes
 from prismdbg.diagnosis.collective_key import RECEIVE, RECEIVE_ANY, SEND, CollectiveKey
 from prismdbg.diagnosis.outlived import was_outlived
+from prismdbg.diagnosis.reached import Reached
 from prismdbg.log.columns import LogColumns
 from prismdbg.log.whole_batch import whole_batch
 from prismdbg.model.collective import Collective, Group
 
 MOST_HELD = 32
+_ANY = 1 << 64  # above all numbers: whatever is asked for, it may have come
 
 
 @dataclass(slots=True)
 class Progress:
-    """Memory is bounded by what is in flight, not by what has happened.
+    """Memory is bounded by what is in flight, and by groups and pairs of ranks, not by what has happened.
 
     parked_ns: since when it is held for an image; held: from when to when it was, the last of them.
     lost: why the recording ended before the rank did; empty where it did not. is_cut: its log no longer has all that
@@ -38,12 +41,13 @@ class Progress:
     lost: str = ""
     is_cut: bool = False
     has_died: bool = False
-    _reached: dict[tuple[object, ...], int] = field(default_factory=dict)
+    _reached: Reached = field(default_factory=Reached)
     _issued_ns: dict[int, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, log: LogColumns) -> Progress:
         progress = cls(log.rank, groups=dict(log.groups), is_cut=log.issued > len(log))
+        progress._reached.most_tags = len(log)  # which are in memory anyway, in no order
         progress.feed(whole_batch(log))
         for note in log.notes:
             if not was_outlived(log, note):
@@ -84,7 +88,7 @@ class Progress:
         here = self.group(key.group).ranks.index(self.rank)
         if here == key.source:
             return self._at(key.group, SEND, key.target, key.tag) >= key.seq
-        takes_any = (key.group, RECEIVE_ANY, -1, key.tag) in self._reached
+        takes_any = self._at(key.group, RECEIVE_ANY, -1, key.tag) >= 0
         return takes_any or self._at(key.group, RECEIVE, key.source, key.tag) >= key.seq
 
     def may_have_sent(self, key: CollectiveKey, group: Group) -> bool:
@@ -98,7 +102,7 @@ class Progress:
         after `destroy_process_group`, and to groups that were split from different parents."""
         mine = self.groups.get(key.group)
         means_another = mine is not None and mine.ranks != group.ranks
-        is_forgotten = self.is_cut and all(known[0] != key.group for known in self._reached)
+        is_forgotten = self.is_cut and not self._reached.has_some_of(key.group)
         return bool(self.lost) or means_another or is_forgotten
 
     def is_open(self, collective: Collective) -> bool:
@@ -119,8 +123,9 @@ class Progress:
         """When it last issued anything; 0 where it has issued nothing."""
         return max(self._issued_ns.values(), default=0)
 
-    def _at(self, *key: object) -> int:
-        return self._reached.get(key, -1)
+    def _at(self, *key: Any) -> int:
+        """The highest number, where it is not known any more; -1 where there is none."""
+        return _ANY if self._reached.may_have_forgotten(key) else self._reached.get(key, -1)
 
     def _go_on(self, batch: Batch) -> None:
         for record_id in batch.closed:
@@ -128,7 +133,7 @@ class Progress:
         self.open.update({collective.record_id: collective for collective in batch.open})
         self.last = batch.last or self.last
         for key, seq in batch.reached.items():
-            self._reached[key] = max(self._at(*key), seq)
+            self._reached.add(key, seq)
         for thread, time_ns in batch.issued_ns.items():
             self._issued_ns[thread] = max(self._issued_ns.get(thread, 0), time_ns)
 

@@ -4,12 +4,14 @@ Segments define texts, stacks and groups for all that come after them. Those tha
 of the first. Beside the segments lies a summary of all that the rank has filled, dropped or not: who needs only the end
 of a log reads it in place of what is before. Both have one part for each segment: its definitions and notes, the
 collectives that were not complete, the first that sent NaN or Inf and the first that received some, in each run of
-steps with such, one row a step, and the marks of steps around those that a gradient scaler skipped.
+steps with such, one row a step, and the marks of steps around those that a gradient scaler skipped. Of the exceptions
+and of the reasons for which collectives failed, which a job may note for ever, the first and the newest stay.
 """
 
 from __future__ import annotations
 
 import contextlib
+import re
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -37,6 +39,9 @@ _SENT_LATER = int(fmt.CompleteFlag.SENT_NONFINITE)
 _DEFINED = {int(fmt.Kind.TEXT): RecordDecoder.text, int(fmt.Kind.STACK): RecordDecoder.stack}
 _MARKS = frozenset(map(int, (fmt.Kind.STEP, fmt.Kind.MARK)))
 _FIRST_SLOT = fmt.HEADER.size // seg.SLOT_BYTES
+# Notes of a kind that a rank writes again and again, with a traceback or without: the first, and as many of the newest.
+MOST_ALIKE = 32
+_REPEATED = re.compile(rb'\{"kind": ?"(incident|failed)"')
 _ALL = 1 << 32  # no segment has this number
 Numbered = tuple[int, Path]  # a segment and its number
 
@@ -152,6 +157,7 @@ class Digest:
     _marks: KeptMarks = field(default_factory=KeptMarks)
     _decoder: RecordDecoder = field(default_factory=RecordDecoder)
     _to_decode: list[bytes] = field(default_factory=list)  # texts and stacks
+    _notes: dict[tuple[bytes, bool], list[tuple[int, int]]] = field(default_factory=dict)  # part and place, by kind
     _ever: set[int] = field(default_factory=set)  # the first of all of them
     _first_sent: int = 1 << 64  # no record has this number
     _has_received: bool = False
@@ -223,6 +229,21 @@ class Digest:
         self.last = number
         records: list[bytes | None] = [mark, *(seg.record(words, slot) for slot in slots)]
         self._parts.append(_Part(records=records, rows=rows, marks=marks))
+        self._bound_notes([place[slot] for kind, slot in places.others if kind == fmt.Kind.NOTE])
+
+    def _bound_notes(self, noted: Sequence[int]) -> None:
+        """`noted`: the places of the last part's notes."""
+        part = len(self._parts) - 1
+        for at in noted:
+            record = self._parts[part].records[at] or b""
+            found = _REPEATED.match(record, fmt.RECORD.size)
+            if found is None:
+                continue
+            alike = self._notes.setdefault((found[1], b'"traceback":' in record), [])
+            alike.append((part, at))
+            if len(alike) > 2 * MOST_ALIKE:
+                old, its_place = alike.pop(MOST_ALIKE)
+                self._parts[old].records[its_place] = None
 
     def _find_first(
         self, words: seg.Words, issues: Ints, completions: Ints, rows: step_rows.Rows, *, is_digest: bool

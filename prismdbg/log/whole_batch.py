@@ -23,7 +23,7 @@ def whole_batch(log: LogColumns) -> Batch:
 
 
 def _reached(log: LogColumns) -> dict[Key, int]:
-    """Thousands of keys at most: groups, and pairs of ranks that send to each other."""
+    """Thousands of keys, of groups and pairs of ranks, unless the program has another tag for each message."""
     op, root, tag = (np.where(log.is_p2p, column, -1) for column in (log.op, log.root, log.tag))
     rows, kind = kinds_of(log.group, log.is_p2p.astype(np.int64), op, root, tag)
     highest = np.full(len(rows), -1, dtype=np.int64)

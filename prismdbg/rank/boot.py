@@ -52,16 +52,18 @@ def _record(config: RankConfig) -> None:
     from prismdbg.rank.c10d import gloo_threads, store, unknown_ops, worlds
     from prismdbg.rank.recording import exception_hooks, restore_point
     from prismdbg.rank.recording.recorded_rank import Recording
+    from prismdbg.rank.recording.repeated_exceptions import RepeatedExceptions
     from prismdbg.rank.recording.state_snapshots import StateSnapshots
     from prismdbg.rank.recording.steps import COUNTER
 
     recorder, kind = make_recorder(config)
     recording = Recording(config, recorder, kind, _serve)
+    exceptions = RepeatedExceptions()
 
     class Witness:
         def exception(self, report: dict[str, Any], error: BaseException) -> None:
             if recording.is_open or (_may_be_a_rank() and recording.ensure_open()):
-                recording.note("incident", **report)
+                recording.note("incident", **exceptions.numbered(report))
 
         def end(self, code: int) -> None:
             recording.end(code)

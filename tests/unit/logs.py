@@ -138,7 +138,8 @@ class Job:
             '  File "/job/train.py", line 7, in main\n',
             f"{kind}: {text}\n",
         ]
-        self.note(rank, "incident", incident="exception", type=kind, text=text, traceback=trace, **more)
+        told = {"incident": "exception", "type": kind, "text": text, "traceback": trace, **more}
+        self.note(rank, "incident", **told)
 
     def _next(self, key: tuple[object, ...]) -> int:
         self._sequence[key] += 1

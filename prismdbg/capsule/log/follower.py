@@ -12,7 +12,9 @@ from prismdbg.capsule.log import format as fmt
 from prismdbg.capsule.log.batch import CLEAN_STEPS, NOTABLE_KEPT, Batch, Key
 from prismdbg.capsule.log.events import Event, Note, StepMark
 from prismdbg.capsule.log.notes import SKIPPED
-from prismdbg.capsule.log.reader import LogReader
+from prismdbg.capsule.log.reader import DAMAGED, LogReader
+from prismdbg.capsule.log.records import RecentLists
+from prismdbg.errors import CapsuleError
 from prismdbg.model.collective import Collective
 from prismdbg.model.frame import infers_shapes
 
@@ -39,6 +41,8 @@ class LogFollower(LogReader):
     def __init__(self, folder: Path, first_segment: int = 0) -> None:
         super().__init__(folder)
         self._segment = first_segment
+        self._records.lists = RecentLists()
+        self._undecoded: CapsuleError | None = None
         self._batch: Batch | None = None
         self._issued: dict[int, _Issued] = {}
         self._given_open: set[int] = set()
@@ -54,22 +58,35 @@ class LogFollower(LogReader):
         return self._segment
 
     def poll(self) -> list[Event]:
-        events = super().poll()
-        opened = self._issued.keys() - self._given_open
-        if self._last_body is not None or opened:
-            if self._batch is None:  # the last thing read was a mark
-                self._batch = Batch()
-                events.append(self._batch)
-            self._finish(self._batch, sorted(opened))
-        self._batch = None
-        return events
+        if self._undecoded is not None:
+            error, self._undecoded = self._undecoded, None
+            raise error
+        try:
+            events = super().poll()
+            opened = self._issued.keys() - self._given_open
+            if self._last_body is not None or opened:
+                if self._batch is None:  # the last thing read was a mark
+                    self._batch = Batch()
+                    events.append(self._batch)
+                self._finish(self._batch, sorted(opened))
+            return events
+        finally:
+            self._batch = None
 
     def _finish(self, batch: Batch, opened: list[int]) -> None:
-        batch.open = [self._records.collective(self._issued[record_id][2]) for record_id in opened]
         self._given_open.update(opened)
+        batch.open = [call for record_id in opened if (call := self._decoded(self._issued[record_id][2])) is not None]
         if self._last_body is not None:
-            batch.last = self._records.collective(self._last_body)
+            batch.last = self._decoded(self._last_body)
         self._last_body = None
+
+    def _decoded(self, body: bytes) -> Collective | None:
+        """None where it is damaged, which the next call of `poll` raises: all else that was read is given."""
+        try:
+            return self._records.collective(body)
+        except (CapsuleError, ValueError, struct.error) as error:
+            self._undecoded = CapsuleError(f"{self.folder} has a damaged record: {error}", hint=DAMAGED)
+            return None
 
     def _by_kind(self) -> dict[int, Callable[[bytes], Event | None]]:
         known = super()._by_kind()

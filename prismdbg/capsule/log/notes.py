@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable, Mapping
 from typing import Annotated, Any, TypedDict
 
 from prismdbg.capsule import checked_json
@@ -50,6 +50,7 @@ class NoteFields(TypedDict, total=False):
     key: str | None
     value: str | None
     nth: int | None
+    place: Count
     optimizer: Count | None
     op: Word
     group: Word | None
@@ -112,6 +113,13 @@ def moment_of(note: dict[str, Any]) -> Moment | None:
     """Where the rank was; None where the note does not say."""
     text = note.get("moment")
     return None if text is None else Moment.parse(text)
+
+
+def raised_at(note: Mapping[str, Any]) -> Hashable:
+    """What exceptions have in common that came to the top from one place of the program, whatever their texts say: the
+    type, the frames, and whether it was in another thread than the main one."""
+    frames = tuple(line for line in note.get("traceback") or () if line.startswith('  File "'))
+    return note.get("type"), bool(note.get("thread")), frames
 
 
 def exit_codes(notes: Iterable[Note]) -> list[int]:

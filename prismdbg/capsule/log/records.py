@@ -29,6 +29,8 @@ from prismdbg.model.collective import (
 from prismdbg.model.moment import Moment
 from prismdbg.model.sketch import Sketch
 
+MOST_RECENT = MAX_TENSORS  # tensors in lists that are kept of a log that is followed
+
 
 class RecordDecoder:
     """Of one log, whose records number its texts and stacks: `text`, `stack` and `note` in the order of the log come
@@ -38,7 +40,7 @@ class RecordDecoder:
         self.texts: dict[int, str] = {0: "", **(texts or {})}
         self.stacks: dict[int, tuple[Frame, ...]] = {0: ()}
         self.failures: dict[int, Failure] = {}  # by record id
-        self._lists = TensorLists()
+        self.lists = TensorLists()
 
     def text(self, body: bytes) -> None:
         number, size = fmt.TEXT.unpack_from(body)
@@ -64,8 +66,8 @@ class RecordDecoder:
         (record_id, created, fingerprint, thread, seq, step, nth, op, group, stack, device,
          root, tag, timeout, reduce_op, flags, _, n_in, n_out) = fmt.ISSUE.unpack_from(body)  # fmt: skip
         device_name, _, stream = self.texts.get(device, "cpu").partition(fmt.STREAM)
-        inputs, offset = self._lists.read(body, fmt.ISSUE.size, n_in, device_name)
-        outputs, offset = self._lists.read(body, offset, n_out, device_name)
+        inputs, offset = self.lists.read(body, fmt.ISSUE.size, n_in, device_name)
+        outputs, offset = self.lists.read(body, offset, n_out, device_name)
         if reduce_op != fmt.NO_REDUCE_OP and reduce_op >= len(dtypes.REDUCE_OPS):
             raise ValueError(f"unknown reduce operator {reduce_op}")
         if stream and not (stream.isascii() and stream.isdigit() and len(stream) < 19):
@@ -169,9 +171,23 @@ class TensorLists:
             offset += fmt.TENSOR.size + 8 * dims
             runs.append((TensorMeta(shape, dtypes.name_of(number), device), repeat))
         listed = sum(count for _, count in runs)
-        self._listed += listed
         if listed > MAX_TENSORS:
             raise ValueError(f"a collective of {listed} tensors; the limit is {MAX_TENSORS}")
+        self._add(listed)
+        return Tensors.of_runs(runs)
+
+    def _add(self, listed: int) -> None:
+        self._listed += listed
         if self._listed > MAX_LISTED_TENSORS:
             raise ValueError(f"more than {MAX_LISTED_TENSORS} tensors in lists that differ")
-        return Tensors.of_runs(runs)
+
+
+class RecentLists(TensorLists):
+    """Of a log that is followed for weeks, of which nobody holds more than a few collectives: those read last, however
+    many differ."""
+
+    def _add(self, listed: int) -> None:
+        if self._listed + listed > MOST_RECENT:
+            self._known.clear()
+            self._listed = 0
+        self._listed += listed

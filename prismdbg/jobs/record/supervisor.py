@@ -332,7 +332,7 @@ class Supervisor:
             reader = self._readers.setdefault(folder.name, LogFollower(folder))
             try:
                 events += [(folder.name, event) for event in reader.poll()]
-            except (PrismError, OSError) as error:
+            except Exception as error:
                 self._failed(error)
         return events
 

@@ -102,7 +102,7 @@ def rank_states(
 ) -> list[RankState]:
     """`nodes`: of a job with several supervisors, else none. seen: by folder, what is known, of `StatesSeen`; the logs
     of these ranks are not read again. each: gives the ranks' folders one by one, and may tell how far they are read."""
-    places = dict(chain.from_iterable(((name, node) for name in node.ranks) for node in nodes))
+    places = _places(nodes)
     folders = [folder for folder in run.rank_folders() if (folder / "rank.json").exists()]
     end = _JobEnd(run)
     are_many = len(folders) > MANY
@@ -110,6 +110,19 @@ def rank_states(
         seen.get(folder.resolve()) or _state(folder, places.get(folder.name), end, are_many=are_many)
         for folder in each(folders)
     ]
+
+
+def state_of_rank(run: RunFolder, rank: int, nodes: Sequence[NodeState] = ()) -> RankState | None:
+    """As `rank_states`, of its last attempt; no other log is read. None where it has none."""
+    every = run.rank_folders()
+    folders = [folder for folder in every if rank_of(folder) == rank and (folder / "rank.json").exists()]
+    if not folders:
+        return None
+    return _state(folders[-1], _places(nodes).get(folders[-1].name), _JobEnd(run), are_many=len(every) > MANY)
+
+
+def _places(nodes: Iterable[NodeState]) -> dict[str, NodeState]:
+    return dict(chain.from_iterable(((name, node) for name in node.ranks) for node in nodes))
 
 
 def _state(folder: Path, node: NodeState | None, end: _JobEnd, *, are_many: bool) -> RankState:

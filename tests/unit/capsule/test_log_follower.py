@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 import tempfile
 import time
 from pathlib import Path
@@ -12,11 +13,14 @@ from hypothesis import strategies as st
 from tiny_log import TinyLog, write_training
 
 from prismdbg.capsule.log import format as fmt
+from prismdbg.capsule.log import records
 from prismdbg.capsule.log.batch import CLEAN_STEPS, GAPS_KEPT, NOTABLE_KEPT, Batch
-from prismdbg.capsule.log.events import Event, StepMark
+from prismdbg.capsule.log.events import Event, Note, StepMark
 from prismdbg.capsule.log.follower import LogFollower
 from prismdbg.capsule.log.reader import LogReader, event_segments
 from prismdbg.errors import CapsuleError
+from prismdbg.model.collective import TensorMeta
+from prismdbg.model.moment import Moment
 from tests.unit.followed import followed
 
 NAN = fmt.IssueFlag.SENT_NONFINITE
@@ -218,3 +222,42 @@ def test_ten_thousand_collectives_a_second_are_kept_up_with(tmp_path: Path) -> N
     began = time.process_time()
     follower.poll()
     assert time.process_time() - began < 1.0
+
+
+def uneven(log: TinyLog, number: int) -> int:
+    """A list of its own each time, as that of an all_to_all whose parts differ."""
+    return log.issue(0, number, op="alltoall_", inputs=[TensorMeta((number, part), "float32") for part in (1, 2)])
+
+
+def test_lists_of_tensors_that_differ_in_each_call_are_followed_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(records, "MAX_LISTED_TENSORS", 8)
+    monkeypatch.setattr(records, "MOST_RECENT", 8)
+    log, follower = TinyLog(tmp_path), LogFollower(tmp_path)
+    for number in range(1, 50):
+        log.complete(uneven(log, number))
+        (batch,) = batches(follower.poll())
+        assert batch.last is not None and batch.last.inputs[1].shape == (number, 2)
+    assert sum(map(len, follower._records.lists._known.values())) <= 8
+
+
+@pytest.mark.parametrize("is_complete", [True, False])
+def test_a_call_that_cannot_be_decoded_hides_nothing_else(tmp_path: Path, is_complete: bool) -> None:
+    """It is found only when it is given, after all has been read."""
+    log = TinyLog(tmp_path)
+    log.complete(log.issue(0, 1))  # with the texts that they have in common
+    before_reduce_op = fmt.RECORD.size + struct.calcsize(fmt.ISSUE.format[: fmt.ISSUE.format.index("B")])
+    at = log.offset + before_reduce_op
+    record = log.issue(0, 2)
+    log.write(at, bytes([250]))
+    follower = LogFollower(tmp_path)
+    if is_complete:
+        log.complete(record)
+    log.note("incident", text="not today")
+    assert [event.kind for event in follower.poll() if isinstance(event, Note)] == ["incident"]
+    with pytest.raises(CapsuleError, match="unknown reduce operator 250"):
+        follower.poll()
+    log.complete(log.issue(0, 3))
+    (batch,) = batches(follower.poll())
+    assert batch.last is not None and batch.last.moment == Moment(0, 3) and follower.poll() == []

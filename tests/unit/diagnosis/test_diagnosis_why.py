@@ -400,6 +400,41 @@ class TestFailures:
         assert only(diagnosis, Died).ranks == (1,)
         assert only(diagnosis, Raised).certainty is Certainty.HINT
 
+    @pytest.mark.parametrize("more", [{}, {"thread": True}])
+    def test_exceptions_of_one_place_that_were_outlived_are_one_verdict(self, more: dict[str, Any]) -> None:
+        """A library loses a thread to its server every minute, or the program prints an exception in each step."""
+        job = Job(2)
+        for number in range(1000):
+            job.raises(1, "OSError", f"no answer after {number} ms", **more)
+            job.steps(1)
+        job.raises(1, "ValueError", "another", **more)
+        job.steps(1)
+
+        found = [verdict for verdict in diagnose(evidence(job)).verdicts if isinstance(verdict, Raised)]
+
+        assert [(v.type_name, v.moment, v.was_outlived) for v in found] == [
+            ("OSError", Moment(0), True),
+            ("ValueError", Moment(1000), True),
+        ]
+        assert "raised 1000 times, last at 999.0; the program continued after each" in found[0].lines
+        assert found[0].details()["times"] == 1000 and "the program continued after it" in found[1].lines
+
+    def test_those_that_a_rank_noted_without_a_traceback_belong_to_the_first(self) -> None:
+        job = Job(2)
+        job.steps(1)
+        job.raises(0, "OSError", "first", place=1, nth=1)
+        job.steps(1)
+        job.raises(0, "OSError", "last", place=1, nth=4000, traceback=None)
+        job.steps(1)
+        job.raises(0, "OSError", "the cause", place=1, nth=4001, traceback=None)
+
+        cause, outlived = diagnose(evidence(job)).verdicts
+
+        assert isinstance(cause, Raised) and isinstance(outlived, Raised)
+        assert cause.certainty is Certainty.CERTAIN and cause.message == "the cause"
+        assert cause.traceback.splitlines()[1:] == ['  File "/job/train.py", line 7, in main', "OSError: the cause"]
+        assert (outlived.message, outlived.times) == ("first", 4000) and outlived.traceback.endswith("OSError: first\n")
+
     def test_an_exception_of_a_thread_that_was_the_last_thing_may_be_the_cause(self) -> None:
         job = Job(2)
         job.steps(3)

@@ -19,7 +19,7 @@ from prismdbg.errors import CapsuleError
 from prismdbg.log import step_rows
 from prismdbg.log.columns import NOT_ENDED, LogColumns, read_columns
 from prismdbg.log.folding import fold, split_before
-from prismdbg.log.summary import preface_of_capsule, summarize, summarized
+from prismdbg.log.summary import MOST_ALIKE, preface_of_capsule, summarize, summarized
 
 SEGMENT_BYTES = 1 << 14
 DEEDS = ("issue", "complete", "fail", "nan", "receive nan", "step", "note", "segment", "fold", "summarize")
@@ -150,6 +150,36 @@ def test_rows_of_old_steps_are_joined_where_there_are_many(tmp_path: Path) -> No
     assert old["collectives"].tolist() == [2, 2, 2, 2]
     assert old["waited_ns"].sum() == rows["waited_ns"][:8].sum()
     assert new.tolist() == rows[8:].tolist()
+
+
+@pytest.mark.parametrize(("kind", "more"), [("incident", {"traceback": []}), ("incident", {}), ("failed", {})])
+def test_of_what_a_rank_notes_again_and_again_the_first_and_the_newest_stay(
+    tmp_path: Path, kind: str, more: dict[str, list[str]]
+) -> None:
+    """A library may lose a thread to its server every minute for months, each time with a traceback."""
+    log = TinyLog(tmp_path, segment_bytes=1 << 20)
+    count = 5000
+    note = {"text": "x" * 4000, "type": "OSError", "at_issue": False, **more}
+    for number in range(count):
+        if number % (count // 10) == 0:
+            summarize(tmp_path)
+            fold(tmp_path, 2 << 20)
+            log.note("file", path=f"/data/{number}")
+            if not more:  # else it is one more of them
+                log.note("incident", traceback=["of another place\n"])
+        if log.offset > (1 << 20) - 8192:
+            log.next_segment()
+        log.note(kind, **note, record_id=number)
+
+    last = range(count - MOST_ALIKE, count)
+    for read in (read_columns(tmp_path), read_columns(tmp_path, 0)):
+        noted = [n.data["record_id"] for n in read.notes if n.kind == kind and "record_id" in n.data]
+        assert noted[:MOST_ALIKE] == list(range(MOST_ALIKE)) and noted[-MOST_ALIKE:] == list(last)
+        assert len([n for n in read.notes if n.kind == "file"]) == 10
+        assert more or len([n for n in read.notes if "traceback" in n.data]) == 10
+    segments = event_segments(tmp_path)
+    assert max(path.stat().st_size for path in (tmp_path / fmt.SUMMARY, segments[0][1])) < 1 << 20
+    assert len(preface_of_capsule(tmp_path, segments[:-1], segments[-1][0])) < 1 << 20
 
 
 @given(st.integers(1, 40), st.integers(1, 12))

@@ -15,7 +15,9 @@ from tiny_log import TinyLog, write_training
 from prismdbg.cli import main
 from prismdbg.cli.exit_codes import ExitCode
 from prismdbg.errors import UsageError, WaitTimeout
-from prismdbg.jobs.capture.awaited import Awaited
+from prismdbg.jobs.capture.awaited import MOST_POLL_S, POLL_S, Awaited
+from prismdbg.jobs.storage import run_report
+from prismdbg.log.columns import LogColumns, read_whole
 
 
 class Job:
@@ -96,6 +98,57 @@ def test_a_job_that_ended_without_the_rank(tmp_path: Path) -> None:
     (job.run / "supervisor.json").write_text(json.dumps({"exit_code": 0, "ended_wall_ns": 10**18}))
     with pytest.raises(UsageError, match="the job has ended"):
         job.wait(0, job.stands)
+
+
+def test_only_the_awaited_rank_is_read_and_as_long_as_it_goes_on_only_what_is_new(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = Job(tmp_path / "run")
+    job.start()
+    for rank in range(1, 8):
+        folder = job.run / "ranks" / str(rank)
+        write_training(folder, rank=rank)
+        (folder / "rank.json").write_text((job.run / "ranks" / "0" / "rank.json").read_text())
+    read: list[str] = []
+    pauses: list[float] = []
+
+    def reads(folder: Path, newest_bytes: int | None = None) -> LogColumns:
+        read.append(folder.name)
+        return read_whole(folder, newest_bytes)
+
+    def goes_on(pause_s: float) -> None:
+        pauses.append(pause_s)
+        if len(pauses) % 2:  # else it computes
+            job.goes_on()
+
+    monkeypatch.setattr(run_report, "read_whole", reads)
+    job.wait(40, goes_on)
+    assert job.step == 40 and read == ["0", "0"]
+    assert pauses[0] == POLL_S and pauses[-1] == MOST_POLL_S and pauses == sorted(pauses)
+
+
+def test_a_rank_that_does_not_go_on_is_looked_at_again(tmp_path: Path) -> None:
+    job = Job(tmp_path / "run")
+    job.start()
+    deeds = [job.goes_on, job.goes_on, lambda: job.describe(started_ticks=1)]
+    with pytest.raises(UsageError, match=r"rank 0 has ended at 4\.1"):
+        job.wait(9, lambda _: deeds.pop(0)())
+
+
+def test_a_rank_that_was_restarted_is_waited_for(tmp_path: Path) -> None:
+    job = Job(tmp_path / "run")
+    job.start()
+
+    def restarts(_: float) -> None:
+        again = job.run / "ranks" / "0.1"
+        if not again.exists():
+            job.log, job.step = TinyLog(again), 0
+            job.log.group("0", (0, 1), "default_pg")
+            (again / "rank.json").write_text((job.run / "ranks" / "0" / "rank.json").read_text())
+        job.goes_on()
+
+    job.wait(6, restarts)
+    assert job.step == 6
 
 
 @pytest.mark.parametrize(

@@ -144,8 +144,9 @@ def test_a_full_disk_is_named_for_each_rank(
     assert problems(tmp_path)[-2:] == [f"rank {rank} could not be captured: {full_words}" for rank in (0, 1)]
 
 
+@pytest.mark.parametrize("error", [OSError(errno.ESTALE, os.strerror(errno.ESTALE)), ValueError("not decoded")])
 def test_the_log_of_one_rank_that_cannot_be_read_hides_no_event_of_another(
-    watch: Supervisor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    error: Exception, watch: Supervisor, captures: Captures, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A reader gives an event once: what was read of others at the same look would be lost."""
     log = TinyLog(tmp_path / "ranks" / "1")
@@ -154,12 +155,14 @@ def test_the_log_of_one_rank_that_cannot_be_read_hides_no_event_of_another(
 
     def stale(reader: LogFollower) -> Any:
         if reader.folder.name == "0":
-            raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+            raise error
         return poll(reader)
 
     monkeypatch.setattr(LogFollower, "poll", stale)
+    watch._on_signal(signal.SIGUSR1, None)
     watch._look(ended=False)
-    assert watch._incidents.settling
+    assert watch._incidents.settling and captures.ranks == [0, 1]
+    assert any(error.args[-1] in text for text in problems(tmp_path))
 
 
 def test_other_nodes_are_told_that_an_exception_was_outlived(
