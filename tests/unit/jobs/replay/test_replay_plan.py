@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
-import time
 from contextlib import closing
 from pathlib import Path
 from typing import Any, cast
