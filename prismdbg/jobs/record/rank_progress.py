@@ -10,7 +10,7 @@ from typing import Any
 
 from prismdbg.capsule.log.batch import Batch
 from prismdbg.capsule.log.events import Event, Note, StepMark
-from prismdbg.jobs.storage.run_report import log_bytes, payload_bytes
+from prismdbg.jobs.storage.run_report import RAISED, log_bytes, payload_bytes
 from prismdbg.model.moment import Moment
 
 MEASURED_S = 10.0
@@ -23,6 +23,7 @@ class _Rank:
     open: set[int] = field(default_factory=set)
     lost: list[str] = field(default_factory=list)
     word: str = ""
+    raised_ns: int = 0
     sizes: tuple[int, int] = 0, 0  # of the log, and of received data
     grew: bool = True
     measured_s: float = -MEASURED_S
@@ -42,6 +43,8 @@ class _Rank:
         self.open.update(collective.record_id for collective in batch.open)
         if batch.last is not None:
             self.moment = max(self.moment, batch.last.moment)
+            if self.word == RAISED and batch.last.time_created_ns > self.raised_ns:
+                self.word = ""  # it goes on
             self.collectives = max(self.collectives, batch.last.record_id + 1)
 
     def _note(self, note: Note) -> None:
@@ -49,9 +52,9 @@ class _Rank:
             case "lost" | "no_agent":
                 self.lost.append(str(note.data.get("text", "")))
             case "incident":
-                self.word = "failed"
-            case "exit":
-                self.word = "failed" if note.data.get("code") or self.word == "failed" else "ended"
+                self.word, self.raised_ns = RAISED, note.time_ns
+            case "exit":  # its code says whether an exception ended it, or was only printed
+                self.word = "failed" if note.data.get("code") else "ended"
             case "parked" | "released":
                 self.word = "parked" if note.kind == "parked" else ""
 

@@ -32,6 +32,7 @@ from prismdbg.model.sizes import size
 
 MOST_SAID = 2000  # characters of an incident's text in one line
 MANY = 64  # ranks, and what their supervisors told last is shown in place of what their logs say
+RAISED = "raised"  # told of a rank that goes on, or that ends now
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,7 +179,9 @@ def _word_told(folder: Path, node: NodeState, word: str) -> str:
     if word in ("failed", "ended"):
         return word
     if node.has(folder.name):
-        return word or "running"
+        return word if word and word != RAISED else "running"
+    if word == RAISED:
+        return "failed"
     return "lost" if node.is_lost else "died"
 
 

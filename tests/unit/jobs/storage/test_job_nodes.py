@@ -227,13 +227,16 @@ def test_of_many_ranks_the_status_is_what_their_supervisors_told(tmp_path: Path)
     (tmp_path / "run.json").write_text("{}")
     node(run, "n1", silent_s=1)
     told = {"moment": "7.3", "collectives": 31, "in_flight": 1, "log_bytes": 9, "payload_bytes": 0, "lost": ""}
-    progress = {str(number): {**told, "word": "failed" if number == 3 else ""} for number in range(most)}
-    (run.nodes / "n1.beat.json").write_text(json.dumps({"beat": 3, "gone": ["1"], "progress": progress}))
+    words = {3: "failed", 4: "raised", 5: "raised", 6: "parked"}  # 5 is gone
+    progress = {str(number): {**told, "word": words.get(number, "")} for number in range(most)}
+    (run.nodes / "n1.beat.json").write_text(json.dumps({"beat": 3, "gone": ["1", "5"], "progress": progress}))
     for number in range(most):
         (run.ranks / str(number)).mkdir(parents=True)
         (run.ranks / str(number) / "rank.json").write_text("damaged")
     states = run_report.rank_states(run, node_states(run))
-    assert [state.state for state in states[:5]] == ["running", "died", "running", "failed", "running"]
+    assert [state.state for state in states[:7]] == [
+        *("running", "died", "running", "failed", "running", "failed", "parked")
+    ]
     assert {(state.moment, state.collectives, state.in_flight, state.window) for state in states} == {
         ("7.3", 31, 1, "-")
     }
