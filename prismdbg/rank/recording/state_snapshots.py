@@ -113,7 +113,8 @@ class StateSnapshots:
         packer = Packer()
         with _apart(self._recording.recorder):
             for name, thing in objects.items():
-                packer.pack(thing.state_dict(), name)
+                if not _is_position(thing):  # a loader may make its iterator for it, and give that to the program
+                    packer.pack(thing.state_dict(), name)
         self._objects, self._ddp_modules = dict(objects), modules
         self._prologue_records = int(self._recording.recorder.stats()["events"])
         keep = partial(keep_prologue, self._folder, self._home / files.PROLOGUE)
