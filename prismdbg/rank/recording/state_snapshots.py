@@ -433,7 +433,7 @@ def keep_prologue(log: Path, target: Path) -> None:
 
 def copy_s_per_byte() -> float:
     """From memory that was touched before into such."""
-    source, target = torch.ones(_TRIED_BYTES, dtype=torch.uint8), torch.zeros(_TRIED_BYTES, dtype=torch.uint8)
+    source, target = (torch.full((_TRIED_BYTES,), value, dtype=torch.uint8, device="cpu") for value in (1, 0))
     began = time.perf_counter()
     target.copy_(source)
     return (time.perf_counter() - began) / _TRIED_BYTES
