@@ -29,6 +29,7 @@ from prismdbg.model.plurals import counted
 from prismdbg.model.sizes import size
 from prismdbg.rank.program.interruptions import is_for_the_program
 from prismdbg.rank.program.isolation import ours
+from prismdbg.rank.program.not_compiled import passed_over
 from prismdbg.rank.program.stderr import say
 from prismdbg.rank.recording import ddp_buckets, random_state
 from prismdbg.rank.recording.fsdp1 import ShardedModules
@@ -396,7 +397,10 @@ class _Pending:
     def at_forward(self, action: Callable[[], None]) -> None:
         """Calls `action` once, when the next forward pass of a registered module begins."""
 
+        @passed_over
         def begun(*_: Any) -> None:
+            if torch.compiler.is_compiling():  # as a part of another module: it is in no graph
+                return
             if self._hooks:
                 self.cancel()
                 action()

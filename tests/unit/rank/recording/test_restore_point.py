@@ -243,6 +243,21 @@ def test_where_no_registered_module_is_called_the_step_is_the_boundary(tmp_path:
     job.await_steps(3, 4)
 
 
+@pytest.mark.parametrize("is_part", [False, True], ids=["all of it", "a part"])
+def test_a_module_that_is_compiled_while_a_snapshot_waits_for_it_stays_one_graph(tmp_path: Path, is_part: bool) -> None:
+    """Where nothing tells that its forward pass begins, the next step is the boundary."""
+    net = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Dropout(0.1))
+    call = torch.compile(net, fullgraph=True, backend="eager")
+    job = Job(tmp_path, 1, model=net[0] if is_part else net)
+    job.snapshots.reached(job.objects)
+    call(torch.ones(1, 2))
+    job.end_step()
+    net.eval()
+    call(torch.ones(1, 2))
+    job.end_step()
+    job.await_steps(2)
+
+
 def test_a_step_that_is_marked_by_hand_is_the_boundary(tmp_path: Path) -> None:
     job = Job(tmp_path, 1)
     job.snapshots.reached(job.objects)
