@@ -340,7 +340,7 @@ def main(verb: str, bound_ms: str, hold_ms: str, *words: str) -> int:
 
 def _lives(pid: int) -> bool:
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] not in "ZX"
+        return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(") ")[2][0] not in "ZX"
     except (OSError, IndexError):
         return False
 

@@ -13,6 +13,7 @@ from prismdbg.runtime.parent_death_fifo import ParentDeathFifo
 from prismdbg.runtime.spec import ProgramOrigin, ReplaySpec
 from prismdbg.runtime.starter_spec import RESTORE_LOG, STARTER_LOG, Progress, read_progress
 from prismdbg.runtime.status_socket import StatusSocket
+from prismdbg.settings.process_stat import text_of
 
 _POLL_S = 0.01
 _END_S = 10.0
@@ -193,7 +194,7 @@ def find_below(outer: int, inside: int) -> int | None:
     while waiting:
         pid = waiting.pop()
         try:
-            status = Path(f"/proc/{pid}/status").read_text()
+            status = text_of(Path(f"/proc/{pid}/status"))
             children = [path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/children")]
         except OSError:
             continue

@@ -1,4 +1,4 @@
-"""`/proc/PID/stat`, as proc(5) describes it, for host and rank."""
+"""What /proc tells of a process, as proc(5) describes it, for host and rank."""
 
 from __future__ import annotations
 
@@ -8,9 +8,14 @@ import time
 from pathlib import Path
 
 
+def text_of(file: Path) -> str:
+    """A file of /proc that has the process's name. The kernel cuts a name at 15 bytes, also inside a character."""
+    return file.read_text("utf-8", "replace")
+
+
 def fields_of(pid: int) -> list[str]:
     """What follows the command's name: [0] is the state, proc(5)'s field 3. `OSError` where the process is gone."""
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return text_of(Path(f"/proc/{pid}/stat")).rpartition(")")[2].split()
 
 
 def is_dead(fields: list[str]) -> bool:

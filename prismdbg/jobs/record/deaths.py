@@ -20,7 +20,7 @@ from typing import Any
 
 from prismdbg.jobs.record.steady_clock import wall_ns
 from prismdbg.model.exit_code import as_shell
-from prismdbg.settings.process_stat import fields_of, is_dead
+from prismdbg.settings.process_stat import fields_of, is_dead, text_of
 
 ASKED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # what ends a job, and what launchers end the other ranks with
 _FLAGS, _EXIT_CODE = 6, 49  # of the fields of /proc/PID/stat after the name
@@ -152,7 +152,7 @@ def _is_dying(pid: int) -> bool:
     """It ends already, or a signal that would end it has reached it and was not taken yet."""
     try:
         flags = int(fields_of(pid)[_FLAGS])
-        status = dict(line.split(":\t", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
+        status = dict(line.split(":\t", 1) for line in text_of(Path(f"/proc/{pid}/status")).splitlines())
         sets = {name: int(status[name], 16) for name in ("SigPnd", "ShdPnd", "SigIgn", "SigBlk", "SigCgt")}
     except OSError:  # it is gone
         return True

@@ -7,6 +7,7 @@ from pathlib import Path
 from prismdbg.capsule.limits import MAX_PEAK_BYTES
 from prismdbg.errors import CapsuleError
 from prismdbg.jobs.storage.run_folder import read_json, write_json
+from prismdbg.settings.process_stat import text_of
 
 FILE = "peak.json"
 _WORTH_WRITING = 1.05  # times what is kept
@@ -15,7 +16,7 @@ _WORTH_WRITING = 1.05  # times what is kept
 def peak_bytes(pid: int) -> int:
     """Of the process itself, not of its children; 0 where it is gone."""
     try:
-        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+        lines = text_of(Path(f"/proc/{pid}/status")).splitlines()
     except OSError:
         return 0
     return next((int(line.split()[1]) << 10 for line in lines if line.startswith("VmHWM:")), 0)

@@ -16,7 +16,7 @@ from prismdbg.jobs.storage.run_folder import attempt_of, rank_of, read_if_whole,
 from prismdbg.log.columns import LAST_BYTES, read_whole
 from prismdbg.model.moment import Moment
 from prismdbg.settings.boot import boot_id
-from prismdbg.settings.process_stat import fields_of, is_stopped, start_ticks
+from prismdbg.settings.process_stat import fields_of, is_stopped, start_ticks, text_of
 
 
 def is_alive(pid: int) -> bool:
@@ -79,7 +79,7 @@ def _is_it(at: int, pid: int, namespace: int) -> bool:
     try:
         if Path(f"/proc/{at}/ns/pid").stat().st_ino != namespace:
             return False
-        lines = Path(f"/proc/{at}/status").read_text().splitlines()
+        lines = text_of(Path(f"/proc/{at}/status")).splitlines()
     except OSError:  # ended meanwhile, or another user's
         return False
     return next((int(line.split()[-1]) for line in lines if line.startswith("NSpid:")), -1) == pid

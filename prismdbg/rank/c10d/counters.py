@@ -15,10 +15,14 @@ FORGOTTEN = -(1 << 31)  # in place of a tag: what those that are forgotten count
 
 
 class Counters:
-    """Thread safe. `issue` is called once for every collective, in the order of issue."""
+    """Thread safe. `issue` is called once for every collective, in the order of issue.
+
+    A signal's handler may issue one in the middle of it, on the same thread. Python calls handlers after a call and at
+    the start of a function or of a round of a loop: lines that have none of these belong together.
+    """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._next: dict[
             tuple[str, str, int], dict[int, int]
         ] = {}  # by group, op and peer; by tag, used last at the end
@@ -37,13 +41,23 @@ class Counters:
         """The number of one that is issued. A program may have another tag for each message: of those it used longest
         ago it is forgotten how often, as the native recorder does it (`recorder/counters.h`). One that comes again
         counts from the highest number of these, so no two messages have the same identity."""
-        tags = self._next.setdefault((group, op, peer), {})
-        if (known := tags.pop(tag, None)) is None and len(tags) >= MOST_TAGS:
-            lowest = tags.pop(next(iter(tags)))
-            self._forgotten[group, op, peer] = max(self._forgotten.get((group, op, peer), 0), lowest)
-        number = self._forgotten.get((group, op, peer), 0) if known is None else known
+        key = group, op, peer
+        tags = self._next.setdefault(key, {})
+        if tag not in tags:
+            if len(tags) >= MOST_TAGS:
+                self._forget_oldest(key, tags)
+            tags.setdefault(tag, self._forgotten.get(key, 0))
+        number = tags[tag]
+        del tags[tag]
         tags[tag] = number + 1
         return number
+
+    def _forget_oldest(self, key: tuple[str, str, int], tags: dict[int, int]) -> None:
+        oldest = next(iter(tags))
+        self._forgotten.setdefault(key, 0)
+        if oldest in tags and self._forgotten[key] < tags[oldest]:
+            self._forgotten[key] = tags[oldest]
+        tags.pop(oldest, None)
 
     @property
     def moment(self) -> Moment:
@@ -55,10 +69,10 @@ class Counters:
         group, op, peer, tag = identity_key(call.spec, call)
         with self._lock:
             sequence = self._used(group, op, peer, tag)
-            self.collective += 1
-            record_id, self.record_id = self.record_id, self.record_id + 1
-            tracer.moved(self.step, self.collective)
-            return record_id, Moment(self.step, self.collective), Identity(group, sequence, op, peer, tag)
+            step, collective, record_id = self.step, self.collective + 1, self.record_id
+            self.collective, self.record_id = collective, record_id + 1
+            tracer.moved(step, collective)
+            return record_id, Moment(step, collective), Identity(group, sequence, op, peer, tag)
 
     def sequences(self) -> list[tuple[str, str, int, int, int]]:
         """(group, op, peer, tag or `FORGOTTEN`, the number that comes next)."""

@@ -53,7 +53,7 @@ def of_tensor(tensor: torch.Tensor) -> int:
     size = data.numel()
     padded = -(-size // (8 * BLOCK_WORDS)) * (8 * BLOCK_WORDS)
     if padded != size or data.data_ptr() % 8:
-        whole = torch.zeros(padded, dtype=torch.uint8)
+        whole = torch.zeros(padded, dtype=torch.uint8, device="cpu")
         whole[:size] = data
         data = whole
     value = 0

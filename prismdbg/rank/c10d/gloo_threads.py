@@ -12,6 +12,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from prismdbg.settings.process_stat import text_of
+
 _NAME = "pt_gloo_runloop"  # as torch names them
 BOUND_S = 0.5
 _LOOK_S = 0.001
@@ -33,7 +35,7 @@ def _states() -> Iterator[str]:
     """The kernel's letter for each of them: S where it sleeps (proc_pid_stat(5))."""
     try:
         for task in Path("/proc/self/task").iterdir():
-            name, _, rest = (task / "stat").read_text().partition("(")[2].rpartition(")")
+            name, _, rest = text_of(task / "stat").partition("(")[2].rpartition(")")
             if name == _NAME:
                 yield rest.split()[0]
     except OSError:  # a thread ended meanwhile: the next look tells

@@ -37,7 +37,7 @@ def of(tensors: Sequence[torch.Tensor]) -> Sketch | None:
     if not tensors or any(tensor.dtype.to_real() not in _FLOATS for tensor in tensors):
         return None
     nonfinite, squares, block = 0, 0.0, 0
-    projections = torch.zeros(PROJECTIONS, dtype=torch.float64)
+    projections = torch.zeros(PROJECTIONS, dtype=torch.float64, device="cpu")
     with torch.no_grad():
         for tensor in tensors:
             for values in _chunks(tensor):
@@ -60,5 +60,5 @@ def _chunks(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
 
 
 def _of_blocks(first: int, count: int) -> torch.Tensor:
-    numbers = torch.arange(first, first + count)
+    numbers = torch.arange(first, first + count, device="cpu")
     return _OF_BLOCKS_LOW[numbers % BLOCK_WORDS] * _OF_BLOCKS_HIGH[numbers // BLOCK_WORDS % BLOCK_WORDS]

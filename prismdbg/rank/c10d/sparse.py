@@ -15,7 +15,7 @@ def dense_parts(tensors: Iterable[torch.Tensor]) -> list[torch.Tensor]:
     for tensor in tensors:
         if tensor.layout is torch.sparse_coo:
             tensor = tensor.detach()
-            parts += [torch.tensor([tensor._nnz()]), tensor._indices(), tensor._values()]
+            parts += [torch.tensor([tensor._nnz()], device="cpu"), tensor._indices(), tensor._values()]
         else:
             parts.append(tensor)
     return parts
@@ -33,9 +33,13 @@ def restore(target: torch.Tensor, data: memoryview) -> int:
     indices = _tensor(data[8 : 8 + index_bytes], torch.int64, (rows, count))
     values = _tensor(data[8 + index_bytes : used], target.dtype, (count, *inner))
     with torch.no_grad():  # no detach(): what is put into a detached sparse tensor stays there
-        target.copy_(torch.sparse_coo_tensor(indices, values, target.shape, check_invariants=False))
+        target.copy_(
+            torch.sparse_coo_tensor(indices, values, target.shape, device=indices.device, check_invariants=False)
+        )
     return used
 
 
 def _tensor(data: memoryview, dtype: torch.dtype, shape: tuple[int, ...]) -> torch.Tensor:
-    return torch.frombuffer(bytearray(data), dtype=dtype).view(shape) if len(data) else torch.empty(shape, dtype=dtype)
+    if not len(data):
+        return torch.empty(shape, dtype=dtype, device="cpu")
+    return torch.frombuffer(bytearray(data), dtype=dtype).view(shape)

@@ -52,7 +52,8 @@ class Completion:
         self._recorder = recorder
         self._call: Call | None = call
         self.record_id = record_id
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal's handler may wait for the same work
+        self._is_telling = False
 
     def done(self, source: int = -1, at_ns: int | None = None) -> None:
         """`at_ns`: None for now."""
@@ -91,9 +92,14 @@ class Completion:
 
     def _finish(self, source: int, failure: Failure | None, at_ns: int | None = None) -> None:
         with self._lock:
-            if self._call is not None:
+            if self._call is None or self._is_telling:
+                return
+            self._is_telling = True
+            try:
                 self._recorder.complete(self._call, self.record_id, source, failure, at_ns)
                 self._call = None
+            finally:
+                self._is_telling = False
 
 
 class GroupsInUse:

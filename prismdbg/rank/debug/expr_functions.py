@@ -30,7 +30,8 @@ def parts(value: Any, depth: int = 0) -> Iterator[torch.Tensor]:
             )
         yield value
     elif exactly(value, (bool, int, float, complex)):
-        yield torch.tensor(value, dtype=torch.complex128 if isinstance(value, complex) else torch.float64)
+        dtype = torch.complex128 if isinstance(value, complex) else torch.float64
+        yield torch.tensor(value, dtype=dtype, device="cpu")
     elif is_a(value, _LISTS) and depth < 4:
         for item in dict.values(value) if is_a(value, dict) else elements(value):
             yield from parts(item, depth + 1)

@@ -37,6 +37,7 @@ from prismdbg.rank.recording.steps import COUNTER
 from prismdbg.settings.donor_value import store_key
 from prismdbg.settings.emulation import RANK_PROCESS, STORE_KEY, WORLD, ClockKind, Emulation
 from prismdbg.settings.missing_value import MissingValue
+from prismdbg.settings.process_stat import text_of
 from prismdbg.settings.rank_config import RankConfig
 
 
@@ -152,7 +153,7 @@ class _Witness:
 
 def _resources(recording: Recording) -> dict[str, int]:
     """What this rank took: bytes of memory, of these shared with other processes, and of its log."""
-    lines = Path("/proc/self/status").read_text().splitlines()
+    lines = text_of(Path("/proc/self/status")).splitlines()
     kibibytes = {
         name: int(rest.split()[0]) for name, _, rest in (line.partition(":") for line in lines) if "kB" in rest
     }

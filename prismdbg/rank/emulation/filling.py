@@ -140,7 +140,7 @@ def seed_of(*parts: object) -> int:
 def pour(tensor: torch.Tensor, data: bytes | memoryview) -> None:
     """As many bytes as there are and fit; what is left of the tensor is zero."""
     size = int(tensor.numel()) * int(tensor.element_size())
-    whole = torch.zeros(size, dtype=torch.uint8)
+    whole = torch.zeros(size, dtype=torch.uint8, device="cpu")
     if len(data) and size:
         part = torch.frombuffer(bytearray(data[:size]), dtype=torch.uint8)
         whole[: part.numel()] = part

@@ -20,6 +20,7 @@ import torch.distributed as dist
 from prismdbg.rank.emulation.partners import Partners
 from prismdbg.settings.emulation import Emulation
 from prismdbg.settings.mesh_axes import Axes
+from prismdbg.settings.process_stat import text_of
 
 INTERFACE = "GLOO_SOCKET_IFNAME"
 LEAST_TO_MEET = timedelta(minutes=5)  # ranks of one machine start one after another
@@ -113,7 +114,7 @@ def _runs_gloo() -> bool:
     """Whether a thread of gloo has something to do."""
     for task in Path("/proc/self/task").iterdir():
         with suppress(OSError):  # it has ended
-            name, _, state = (task / "stat").read_text().partition("(")[2].rpartition(")")
+            name, _, state = text_of(task / "stat").partition("(")[2].rpartition(")")
             if name.startswith("pt_gloo") and state.split()[0] != "S":
                 return True
     return False

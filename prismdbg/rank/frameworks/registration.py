@@ -10,6 +10,7 @@ from typing import Any
 import torch.distributed as dist
 
 from prismdbg.errors import PrismError
+from prismdbg.rank.program.interruptions import is_for_the_program
 from prismdbg.rank.program.stderr import say
 from prismdbg.rank.recording import restore_point
 from prismdbg.rank.recording.steps import COUNTER
@@ -69,6 +70,6 @@ def guarded(by: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if restore_point.is_replay():
+        if restore_point.is_replay() or is_for_the_program(error):
             raise
         restore_point.give_up(f"{by}: {error if isinstance(error, PrismError) else repr(error)}")

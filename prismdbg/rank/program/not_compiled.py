@@ -30,7 +30,14 @@ _SKIPPED = _strategy()
 def not_compiled(function: Function) -> Function:
     """The same function; dynamo passes over its frames and over those of all that it calls, and does not inline it.
     torch._dynamo is not imported for it."""
+    passed_over(function)
+    function._torchdynamo_disable = True  # type: ignore[attr-defined]
+    return function
+
+
+def passed_over(function: Function) -> Function:
+    """As `not_compiled`, of one that may be inlined: in a graph that must be whole, what is not is an error. Let it
+    return at once where torch.compiler.is_compiling()."""
     if _SKIPPED is not None:
         eval_frame.set_code_exec_strategy(function.__code__, _SKIPPED)
-    function._torchdynamo_disable = True  # type: ignore[attr-defined]
     return function

@@ -18,7 +18,7 @@ class BackwardPass:
 
     def __init__(self, tell: Callable[[bool], None]) -> None:
         self._tell = tell
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal's handler may begin one, too
         self._running = 0
         self._thread = 0
 
@@ -41,7 +41,7 @@ class BackwardPass:
 
     def _forget(self) -> None:
         """In a child: no other thread of the parent runs here, nor holds the lock."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._running = 0
 
     def _begin(self) -> None:

@@ -123,6 +123,7 @@ class LogWriter:
         self._lock = threading.RLock()
         self._texts: dict[str, int] = {"": 0}
         self._stacks: dict[tuple[Frame, ...], int] = {(): 0}
+        self._next_text = self._next_stack = 1
         self._index = -1
         self._offset = 0
         self._segment: Segment | DistantSegment | None = None
@@ -181,8 +182,9 @@ class LogWriter:
         """The number of a text, written once."""
         with self._lock:
             number = self._texts.get(value)
-            if number is None:
-                number = len(self._texts)
+            if number is None:  # a signal's handler that has the same text to write gives it another number
+                number = self._next_text
+                self._next_text = number + 1
                 data = value.encode("utf-8", "replace")
                 self.append(fmt.Kind.TEXT, fmt.TEXT.pack(number, len(data)) + data)
                 self._texts[value] = number
@@ -194,7 +196,8 @@ class LogWriter:
             number = self._stacks.get(frames)
             if number is None:
                 rows = b"".join(fmt.FRAME.pack(self.text(f.filename), f.line, self.text(f.name)) for f in frames)
-                number = len(self._stacks)
+                number = self._next_stack
+                self._next_stack = number + 1
                 self.append(fmt.Kind.STACK, fmt.STACK.pack(number, len(frames)) + rows)
                 self._stacks[frames] = number
             return number
@@ -267,7 +270,7 @@ class PayloadWriter:
         self._queue = queue
         self._folder = folder
         self._segment_bytes = segment_bytes
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal's handler may have a payload, too: each has its place first
         self._next = 0
         self._window = _Lane()
         self._small = _Lane()
@@ -297,29 +300,37 @@ class PayloadWriter:
             if lane is self._window and self._small_each_bytes and 0 < limit_bytes < size:
                 self._dropped_bytes += size
                 return None
-            start = lane.sizes.get(lane.index, 0)
             # a quarter of the limit at most, or removing one segment would empty the window
             longest = min(self._segment_bytes, limit_bytes // 4) if limit_bytes else self._segment_bytes
-            if lane.index < 0 or start + size > longest:
-                lane.index, start = self._next, 0
-                self._next += 1
+            index, start = self._reserve(lane, size, longest)
+            lane.last_step[index] = step
             if not self._queue.is_direct:  # the program goes on to use them
                 parts = [memoryview(bytes(part)) for part in parts]
-            path = self._folder / fmt.payload_segment(lane.index)
+            path = self._folder / fmt.payload_segment(index)
             self._queue.do(size, partial(_append, path, parts, start))
-            lane.sizes[lane.index] = _aligned(start + size)
-            lane.last_step[lane.index] = step
             if limit_bytes:
                 self._drop_above(limit_bytes)
-            return lane.index, start, size
+            return index, start, size
+
+    def _reserve(self, lane: _Lane, size: int, longest: int) -> tuple[int, int]:
+        """A segment, and where in it the payload begins. No call is between the lines that take the place."""
+        aligned = _aligned(size)
+        if lane.index not in lane.sizes or lane.sizes[lane.index] + size > longest:
+            lane.index = self._next
+            self._next += 1
+            lane.sizes[lane.index] = 0
+        index = lane.index
+        start = lane.sizes[index]
+        lane.sizes[index] = start + aligned
+        return index, start
 
     def _lane_of(self, size: int) -> _Lane:
         if size > self._small_each_bytes:
             return self._window
-        if _aligned(size) > self._small_room_bytes:
+        if (aligned := _aligned(size)) > self._small_room_bytes:
             self._crowded_bytes += size
             return self._window
-        self._small_room_bytes -= _aligned(size)
+        self._small_room_bytes -= aligned
         return self._small
 
     def drop_before(self, step: int) -> None:

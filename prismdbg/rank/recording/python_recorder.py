@@ -52,7 +52,7 @@ class PythonRecorder:
         self._sketches = False
         self._backward_stack: tuple[Frame, ...] = ()
         self._window_on, self._window_steps, self._window_bytes, self._keep_from = False, 0, 0, NO_STEP
-        self._order = threading.Lock()
+        self._order = threading.RLock()  # a signal's handler may issue a collective, too
         self._gate = threading.Condition()
         self._closed_gate = False
         self._parked = 0
@@ -249,9 +249,11 @@ class PythonRecorder:
         """Waits while parked; False when the recorder was handed over meanwhile."""
         with self._gate:
             self._parked += 1
-            while self._closed_gate:
-                self._gate.wait()
-            self._parked -= 1
+            try:
+                while self._closed_gate:
+                    self._gate.wait()
+            finally:  # a signal's handler may raise
+                self._parked -= 1
         return self._rescuer is None
 
     def _issue(self, call: Call) -> Completion | None:

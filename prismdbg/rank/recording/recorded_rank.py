@@ -264,9 +264,16 @@ class Recording:
         return not started_by_another or dist.is_initialized()
 
     def hash_state(self) -> None:
-        """Notes the parameters' hash at this moment, so that a replay can be compared with it."""
+        """Notes the parameters' hash at this moment, so that a replay can be compared with it; or why there is none."""
         optimizer = COUNTER.optimizer() if COUNTER.optimizer is not None else None
-        if optimizer is not None and (found := state_hash.of(optimizer)) is not None:
+        try:
+            found = state_hash.of(optimizer) if optimizer is not None else None
+        except Exception as error:
+            if is_for_the_program(error):
+                raise
+            self.note("no_hash", step=COUNTER.step, text=repr(error))
+            return
+        if found is not None:
             self.note("state", hash=found, step=COUNTER.step)
 
     def end(self, code: int) -> None:

@@ -29,6 +29,7 @@ from prismdbg.model.plurals import counted
 from prismdbg.model.sizes import size
 from prismdbg.rank.program.interruptions import is_for_the_program
 from prismdbg.rank.program.isolation import ours
+from prismdbg.rank.program.not_compiled import passed_over
 from prismdbg.rank.program.stderr import say
 from prismdbg.rank.recording import ddp_buckets, random_state
 from prismdbg.rank.recording.fsdp1 import ShardedModules
@@ -113,7 +114,8 @@ class StateSnapshots:
         packer = Packer()
         with _apart(self._recording.recorder):
             for name, thing in objects.items():
-                packer.pack(thing.state_dict(), name)
+                if not _is_position(thing):  # a loader may make its iterator for it, and give that to the program
+                    packer.pack(thing.state_dict(), name)
         self._objects, self._ddp_modules = dict(objects), modules
         self._prologue_records = int(self._recording.recorder.stats()["events"])
         keep = partial(keep_prologue, self._folder, self._home / files.PROLOGUE)
@@ -395,7 +397,10 @@ class _Pending:
     def at_forward(self, action: Callable[[], None]) -> None:
         """Calls `action` once, when the next forward pass of a registered module begins."""
 
+        @passed_over
         def begun(*_: Any) -> None:
+            if torch.compiler.is_compiling():  # as a part of another module: it is in no graph
+                return
             if self._hooks:
                 self.cancel()
                 action()
@@ -432,7 +437,7 @@ def keep_prologue(log: Path, target: Path) -> None:
 
 def copy_s_per_byte() -> float:
     """From memory that was touched before into such."""
-    source, target = torch.ones(_TRIED_BYTES, dtype=torch.uint8), torch.zeros(_TRIED_BYTES, dtype=torch.uint8)
+    source, target = (torch.full((_TRIED_BYTES,), value, dtype=torch.uint8, device="cpu") for value in (1, 0))
     began = time.perf_counter()
     target.copy_(source)
     return (time.perf_counter() - began) / _TRIED_BYTES

@@ -18,29 +18,29 @@ class Staging:
     tensors are on a GPU, so that the program's stream copies and no thread waits; else not allocated by torch."""
 
     def __init__(self) -> None:
-        self._data = torch.empty(0, dtype=torch.uint8)
+        self._data = torch.empty(0, dtype=torch.uint8, device="cpu")
         self._parts: list[Part] = []
-        self._copied: Any = None
+        self._copied: list[Any] = []  # an event on each GPU
 
     @property
     def size_bytes(self) -> int:
         return self._parts[-1].end if self._parts else 0
 
     def copy(self, tensors: Mapping[str, torch.Tensor]) -> None:
-        """As the tensors are when the calling thread's stream comes here."""
+        """As the tensors are when the calling thread's stream on each GPU comes here."""
         self._parts = lay((name, DTYPE_NAMES[t.dtype], tuple(t.shape)) for name, t in tensors.items())
-        on_gpu = any(t.device.type == "cuda" for t in tensors.values())
-        self._make_room(self.size_bytes, on_gpu)
+        gpus = {t.device for t in tensors.values() if t.device.type == "cuda"}
+        self._make_room(self.size_bytes, bool(gpus))
         for part in self._parts:
             if part.size_bytes:
                 place = self._data[part.begin : part.end].view(DTYPES[part.dtype]).view(part.shape)
                 place.copy_(tensors[part.name], non_blocking=True)
-        self._copied = torch.cuda.current_stream().record_event() if on_gpu else None
+        self._copied = [torch.cuda.current_stream(gpu).record_event() for gpu in gpus]
 
     def write(self, path: Path) -> None:
         """As a safetensors file. Waits for copies that are under way; to be called in a thread of ours."""
-        if self._copied is not None:
-            self._copied.synchronize()
+        for event in self._copied:
+            event.synchronize()
         with path.open("wb") as file:
             file.write(header_of(self._parts))
             if self.size_bytes:
@@ -50,6 +50,6 @@ class Staging:
         if self._data.numel() >= size_bytes and self._data.is_pinned() == pinned:
             return
         if pinned:
-            self._data = torch.empty(size_bytes, dtype=torch.uint8, pin_memory=True)
+            self._data = torch.empty(size_bytes, dtype=torch.uint8, device="cpu", pin_memory=True)
         else:
             self._data = torch.frombuffer(bytearray(max(size_bytes, 1)), dtype=torch.uint8)

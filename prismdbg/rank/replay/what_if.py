@@ -149,7 +149,7 @@ class _Source:
     def _noise(self, peer: int, like: torch.Tensor | None, target: torch.Tensor) -> torch.Tensor:
         self._drawn += 1
         generator = torch.Generator().manual_seed(_mix(self._assumption.seed, self._key, peer, self._drawn))
-        noise = torch.randn(target.shape, generator=generator)
+        noise = torch.randn(target.shape, generator=generator, device="cpu")
         width = like.float().std(correction=0).item() if like is not None and like.numel() > 1 else 1.0
         return (noise * (width if math.isfinite(width) and width else 1.0)).to(target)
 

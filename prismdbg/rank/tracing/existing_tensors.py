@@ -43,7 +43,7 @@ def in_use_bytes() -> int | None:
     before = _malloc_bytes()
     try:
         with unseen():
-            probe = torch.empty(_PROBE_BYTES, dtype=torch.uint8)
+            probe = torch.empty(_PROBE_BYTES, dtype=torch.uint8, device="cpu")
             counted = _malloc_bytes()
             del probe
     except RuntimeError:  # no room

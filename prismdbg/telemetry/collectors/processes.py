@@ -10,6 +10,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 
+from prismdbg.settings.process_stat import text_of
 from prismdbg.telemetry import sensor as names
 from prismdbg.telemetry.collectors.ranks import RankCollector
 from prismdbg.telemetry.open_files import OpenFile
@@ -100,7 +101,7 @@ class ProcessCollector:
     def _title(self, name: str) -> str:
         folder = self._proc / name
         try:
-            program = (folder / "comm").read_text().strip()
+            program = text_of(folder / "comm").strip()
             arguments = (folder / "cmdline").read_bytes().split(b"\0")
         except OSError:
             return "ended"

@@ -122,3 +122,13 @@ def test_what_completes_while_the_log_is_closed_is_written_when_it_is_reopened(t
     received = log.collectives[0]
     assert received.payload is not None
     assert read_payload(ran[0].folder, received.payload) == struct.pack("<1000f", *range(1000))
+
+
+def test_a_payload_that_finds_no_file_after_a_park_ends_the_window_alone(tmp_path: Path) -> None:
+    ran = run_job(tmp_path, "in_flight", 2, "refused")
+    log = ran[0].log()
+    assert [(c.name, c.state) for c in log.collectives] == [
+        (name, State.COMPLETED) for name in ("recv", "send", "all_reduce")
+    ]
+    assert [note.kind for note in log.notes] == ["held", "lost"]
+    assert log.notes[1].data["text"].startswith("payloads are no longer recorded: ")

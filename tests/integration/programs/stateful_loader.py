@@ -13,12 +13,13 @@ from prismdbg_hooks import restore_point
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim.lr_scheduler import CosineAnnealingLR, LinearLR, SequentialLR
-from torch.utils.data import Subset
+from torch.utils.data import DistributedSampler, Subset
 from torchdata.stateful_dataloader import StatefulDataLoader
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--steps", type=int, default=16)
 parser.add_argument("--unregistered", default="")
+parser.add_argument("--shared", action="store_true", help="both ranks share the excerpts of a DistributedSampler")
 arguments = parser.parse_args()
 ACCUMULATED, BATCHES_PER_EPOCH = 2, 14  # seven steps an epoch: it ends in steps 7 and 14
 
@@ -53,7 +54,11 @@ rank = dist.get_rank()
 torch.manual_seed(5 + rank)
 model = GPT(GPTConfig(width=32, layers=1, context=16))
 rows = Subset(Excerpts(model.config.context), range(100 * rank, 100 * rank + 2 * BATCHES_PER_EPOCH))
-loader = StatefulDataLoader(rows, batch_size=2, shuffle=True, num_workers=2)
+sampler = None
+if arguments.shared:
+    rows = Subset(Excerpts(model.config.context), range(4 * BATCHES_PER_EPOCH))
+    sampler = DistributedSampler(rows)
+loader = StatefulDataLoader(rows, batch_size=2, shuffle=sampler is None, sampler=sampler, num_workers=2)
 model = DistributedDataParallel(model)
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
 parts = [LinearLR(optimizer, 0.1, total_iters=4), CosineAnnealingLR(optimizer, arguments.steps)]
@@ -64,6 +69,8 @@ registered = {"model": model, "optimizer": optimizer, "schedule": schedule, "loa
 registered.pop(arguments.unregistered, None)
 step = restore_point(**registered) or 0
 while step < arguments.steps:
+    if sampler is not None:
+        sampler.set_epoch(place.epoch + 1)
     for number, (inputs, targets) in enumerate(loader, start=step * ACCUMULATED):
         ends_step = number % ACCUMULATED == ACCUMULATED - 1
         with nullcontext() if ends_step else model.no_sync():

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from chain import assert_identical, prismdbg, replay
-from jobs import EXAMPLES, ROOT, plain_environment, recorded_by_command_line, torchrun
+from jobs import EXAMPLES, ROOT, Job, forked, plain_environment, recorded_by_command_line, torchrun
 
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.manifest import Origin
@@ -36,3 +36,12 @@ def test_it_goes_on_from_a_later_snapshot(program: str, rank: int, start: int, e
     verdict = replay(capsule)
     assert_identical(verdict, capsule)
     assert verdict["states"] and all(state["equal"] for state in verdict["states"])
+
+
+def test_a_loader_begins_its_first_epoch_as_in_the_bare_job(tmp_path: Path) -> None:
+    """Its order is that of the epoch which the program sets behind its restore point."""
+    line = forked(PROGRAMS / "stateful_loader.py", "--shared", "--steps", 3, ranks=2)
+    bare = Job(line, tmp_path / "bare", env=ENVIRONMENT).wait()
+    made = recorded_by_command_line(line, tmp_path / "run", "--state-every", "2", env=ENVIRONMENT)
+    assert (bare.code, made.ended.code) == (0, 0), bare.output + made.ended.output
+    assert made.ended.lines("epoch") == bare.lines("epoch") != []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import resource
+import signal
 import subprocess
 import sys
 import threading
@@ -159,6 +160,18 @@ def test_a_rank_goes_on_though_its_files_cannot_be_opened_again(
         with pytest.raises(FileNotFoundError):
             park.release(holder=holder("first"))
     wait_for(lambda: told.recorder.parks == [True, False], 10, "the gate to open")
+
+
+def test_a_rank_that_cannot_be_told_from_a_restored_one_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(_: OwnProcess) -> bool:
+        raise UnicodeDecodeError("utf-8", b"\xc3", 0, 1, "unexpected end of data")
+
+    told = recording()
+    park = Park(told)
+    park.take(60, holder("first"))
+    monkeypatch.setattr(OwnProcess, "is_restored", property(failing))
+    assert park.release(holder=holder("first"))
+    assert told.recorder.parks == [True, False]
 
 
 def test_a_rank_without_a_descriptor_left_is_released(dying: subprocess.Popen[str]) -> None:
@@ -367,6 +380,32 @@ def test_the_python_recorder_counts_who_is_on_its_way(monkeypatch: pytest.Monkey
     recorder.park(False)
     for thread in threads:
         thread.join(10)
+
+
+def test_who_is_interrupted_while_it_waits_is_not_parked_any_more() -> None:
+    """By a signal's handler that raises."""
+
+    def handler(_number: int, _frame: object) -> None:
+        raise ValueError("preempted")
+
+    recorder = PythonRecorder()
+    recorder.park(True)
+    before = signal.signal(signal.SIGUSR1, handler)
+    main = threading.get_ident()
+    waiting = threading.Thread(
+        target=lambda: (
+            wait_for(lambda: recorder.parked() == 1, 10, "the thread to be parked"),
+            signal.pthread_kill(main, signal.SIGUSR1),
+        )
+    )
+    try:
+        waiting.start()
+        with pytest.raises(ValueError, match="preempted"):
+            recorder.collective(cast(Any, object()), lambda: None)
+    finally:
+        waiting.join(10)
+        signal.signal(signal.SIGUSR1, before)
+    assert recorder.parked() == 0
 
 
 def test_status_asks_who_is_on_its_way_before_what_is_in_flight() -> None:

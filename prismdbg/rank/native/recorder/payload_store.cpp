@@ -237,14 +237,14 @@ void PayloadStore::reopen() {
   if (!closed_) {
     return;
   }
+  closed_ = false;
+  const std::vector<Held> all = std::exchange(held_, {});
   wait_for_writers();
-  for (const Held& held : held_) {
+  for (const Held& held : all) {
     PayloadSlot slot(queue_, new_file(held.index), nullptr, held.index, 0, writers_);
     slot.add(held.bytes->data(), held.bytes->size());
     slot.flush();
   }
-  held_.clear();
-  closed_ = false;
 }
 
 void PayloadStore::tidy() {

@@ -50,7 +50,7 @@ class PayloadStore {
   void prune(uint32_t step);
 
   // Closes the open segment, after writes under way have ended. What is reserved meanwhile is kept in memory and
-  // written by `reopen`.
+  // written by `reopen`, or dropped where that throws.
   void close();
   void reopen();
   // At the end of the program: gives back what is on disk and not used.

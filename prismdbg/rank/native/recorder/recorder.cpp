@@ -296,15 +296,18 @@ void Recorder::close_log() {
   queue_->check();
 }
 
+// The log first: it says what becomes of the payloads.
 void Recorder::reopen_log() {
-  try {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    if (log_) {
-      payloads_->reopen();
-      log_->reopen();
-    }
-  } catch (const std::exception& error) {
-    lose("events", error.what());
+  const bool is_reopened = guarded(
+      [&] {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        if (log_) {
+          log_->reopen();
+        }
+      },
+      [&](const char* reason) { lose("events", reason); });
+  if (is_reopened && is_open_.load()) {
+    guarded([&] { payloads_->reopen(); }, [&](const char* reason) { lose("payloads", reason); });
   }
 }
 

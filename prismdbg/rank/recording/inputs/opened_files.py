@@ -42,6 +42,7 @@ _SOURCES = ("/usr/src/", "/usr/local/src/")  # where containers have their progr
 _PACKAGES = ("/site-packages/", "/dist-packages/", "/lib-dynload/")
 _ASSIGNMENT = re.compile(r"\w+=")
 _MOST_OF_A_CALL, _LONGEST_SEARCH_S = 5000, 0.2  # files that a call is given as a folder or a pattern
+_MOST_LOOKED_IN = 10_000
 _FRAMES = 12  # from a start of a program up to who asked for it
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 _LISTS = frozenset(("os.listdir", "os.scandir"))
@@ -153,7 +154,7 @@ class OpenedFiles:
                     self._tell_of_input(name)
                     if time.monotonic() > until_s:
                         break
-            if not os.path.isfile(named):
+            if not os.path.isfile(named) and len(self._looked_in) < _MOST_LOOKED_IN:
                 self._looked_in.add(named)
 
         self._quietly(tell_all)

@@ -105,3 +105,11 @@ def test_a_sum_that_overflows_is_not_taken_for_a_nonfinite_value() -> None:
 
 def test_integers_are_always_finite() -> None:
     assert not fingerprint.nonfinite([torch.tensor([-1, 2**62]), torch.empty(0)])
+
+
+@pytest.mark.parametrize("size", [1, 8 * 4096, 100_003])
+def test_the_program_s_default_device_changes_nothing(size: int) -> None:
+    data = tensor(bytes(i % 251 for i in range(size)))
+    expected = fingerprint.of([data])
+    with torch.device("meta"):
+        assert fingerprint.of([data]) == expected

@@ -100,3 +100,10 @@ def test_small_types_are_read_exactly(dtype: torch.dtype) -> None:
 def test_a_strided_tensor_is_its_copy() -> None:
     x = drawn(30, 40)
     assert of(x.t()) == of(x.t().contiguous())
+
+
+def test_the_program_s_default_device_changes_nothing() -> None:
+    value = drawn(1000)
+    expected = of(value)
+    with torch.device("meta"):
+        assert of(value) == expected

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import signal
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -111,6 +112,19 @@ def test_what_fails_ends_the_snapshots_and_not_the_job(listener: Listener) -> No
     assert trainer._inner_training_loop() == [7, 8]
     assert listener.registered == []
     assert listener.given_up and "has no attribute 'callback_handler'" in listener.given_up[0]
+
+
+def test_what_a_signal_s_handler_raises_meanwhile_is_for_the_program(listener: Listener) -> None:
+    def handler(_number: int, _frame: Any) -> None:
+        raise ValueError("preempted")
+
+    before = signal.signal(signal.SIGUSR1, handler)
+    try:
+        with pytest.raises(ValueError, match="preempted"), registration.guarded("fake"):
+            signal.raise_signal(signal.SIGUSR1)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert listener.given_up == []
 
 
 def test_in_a_replay_it_is_an_error(listener: Listener) -> None:

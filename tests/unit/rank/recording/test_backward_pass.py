@@ -88,3 +88,19 @@ def test_a_child_forked_while_another_thread_is_told_begins_a_pass_of_its_own(mo
     go.set()
     other.join(20)
     assert os.waitpid(child, 0)[1] == 0
+
+
+def test_a_signal_s_handler_that_begins_one_meanwhile_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    found: list[bool] = []
+
+    def tell(begins: bool) -> None:
+        found.append(begins)
+        if len(found) == 1:  # a handler runs on the same thread
+            torch.autograd._engine_run_backward()
+
+    monkeypatch.setattr(torch.autograd, "_engine_run_backward", lambda: None)
+    BackwardPass(tell).install()
+    thread = threading.Thread(target=torch.autograd._engine_run_backward, daemon=True)
+    thread.start()
+    thread.join(20)
+    assert found == [True, False]

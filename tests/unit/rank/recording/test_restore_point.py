@@ -243,6 +243,21 @@ def test_where_no_registered_module_is_called_the_step_is_the_boundary(tmp_path:
     job.await_steps(3, 4)
 
 
+@pytest.mark.parametrize("is_part", [False, True], ids=["all of it", "a part"])
+def test_a_module_that_is_compiled_while_a_snapshot_waits_for_it_stays_one_graph(tmp_path: Path, is_part: bool) -> None:
+    """Where nothing tells that its forward pass begins, the next step is the boundary."""
+    net = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Dropout(0.1))
+    call = torch.compile(net, fullgraph=True, backend="eager")
+    job = Job(tmp_path, 1, model=net[0] if is_part else net)
+    job.snapshots.reached(job.objects)
+    call(torch.ones(1, 2))
+    job.end_step()
+    net.eval()
+    call(torch.ones(1, 2))
+    job.end_step()
+    job.await_steps(2)
+
+
 def test_a_step_that_is_marked_by_hand_is_the_boundary(tmp_path: Path) -> None:
     job = Job(tmp_path, 1)
     job.snapshots.reached(job.objects)
@@ -305,7 +320,15 @@ def test_how_long_copying_from_a_device_takes_is_not_predicted(
     )
 
 
-class Opaque(Loader):
+class Place:
+    def state_dict(self) -> Any:
+        return {"epoch": 0}
+
+    def load_state_dict(self, state: Any) -> None:
+        raise AssertionError("in no recording")
+
+
+class Opaque(Place):
     def state_dict(self) -> Any:
         return {"cache": {"entries": [object()]}}
 
@@ -313,29 +336,28 @@ class Opaque(Loader):
 @pytest.mark.parametrize(
     ("thing", "says"),
     [
-        (Opaque(), "loader.cache.entries.0 is of type builtins.object, which cannot be written as plain data"),
-        ("text", "loader has no state_dict and load_state_dict"),
+        (Opaque(), "place.cache.entries.0 is of type builtins.object, which cannot be written as plain data"),
+        ("text", "place has no state_dict and load_state_dict"),
     ],
 )
 def test_what_cannot_be_written_ends_the_snapshots_and_nothing_else(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], thing: Any, says: str
 ) -> None:
     job = Job(tmp_path, 1)
-    job.snapshots.reached({"model": job.model, "loader": thing})
+    job.snapshots.reached({"model": job.model, "place": thing})
     job.steps(3)
     assert capfd.readouterr().err == f"prismdbg: no further state snapshots of rank 0: {says}\n"
     assert job.notes == [("no_state", {"text": says})] and job.recorder.windows == [(False, 0, 9)]
     assert not job.home.exists()
 
 
-class Gathered(Loader):
+class Gathered(Place):
     """Issues a collective in its state_dict from the given call on. The program may handle the exception."""
 
     def __init__(self, recorder: Recorder, *, since: int, is_handled: bool) -> None:
-        super().__init__()
         self.recorder, self.since, self.is_handled = recorder, since, is_handled
 
-    def state_dict(self) -> dict[str, int]:
+    def state_dict(self) -> Any:
         self.since -= 1
         if self.since < 0:
             assert self.recorder.refuses
@@ -351,10 +373,28 @@ def test_a_state_that_is_gathered_from_other_ranks_is_refused(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], since: int, is_handled: bool
 ) -> None:
     job = Job(tmp_path, 1)
-    job.snapshots.reached({"loader": Gathered(job.recorder, since=since, is_handled=is_handled)})
+    job.snapshots.reached({"place": Gathered(job.recorder, since=since, is_handled=is_handled)})
     job.steps(2)
     assert "state_dict() of a registered object issues collectives" in capfd.readouterr().err
     assert not job.recorder.refuses and states_of(job.home) == []
+
+
+class BeginsWhenAsked(Loader):
+    """As torchdata's: where it was not iterated over, it makes its iterator, in the order of now and with a seed."""
+
+    def state_dict(self) -> dict[str, int]:
+        self.taken += int(torch.randint(9, (1,))) + 1
+        return super().state_dict()
+
+
+def test_a_loader_is_asked_nothing_before_its_first_epoch(tmp_path: Path) -> None:
+    loader = BeginsWhenAsked()
+    job = Job(tmp_path, 2, model=torch.nn.Linear(2, 2), loader=loader)
+    drawn = torch.get_rng_state()
+    job.snapshots.reached(job.objects)
+    assert not loader.taken
+    assert torch.equal(torch.get_rng_state(), drawn)
+    assert not job.notes
 
 
 def test_a_program_without_a_restore_point_is_told_once(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

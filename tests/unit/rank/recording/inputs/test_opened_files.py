@@ -452,3 +452,11 @@ def test_what_is_found_is_looked_at_no_longer_than_that(tmp_path: Path, monkeypa
     monkeypatch.setattr(files, "_tell_of_input", looked.append)
     files.about_to_read(tmp_path / "file*")
     assert 5 < len(looked) < 15
+
+
+def test_names_that_are_no_files_are_remembered_within_a_bound(tmp_path: Path) -> None:
+    """A program may read another address each time."""
+    files = OpenedFiles(str(tmp_path / "run"))
+    for number in range(20_000):
+        files.about_to_read(f"https://host/part{number}.parquet")
+    assert 0 < len(files._looked_in) <= 10_000
