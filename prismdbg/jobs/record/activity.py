@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,18 +25,20 @@ class Used:
 
 @dataclass(slots=True)
 class Activity:
-    """Between the first look at somebody's wait and now."""
+    """Between the first look at somebody's wait and now. newest_ns: over about the last of it only, no less than half
+    of this."""
 
-    _first: dict[int, tuple[int, Used]] = field(default_factory=dict)
+    newest_ns: int | None = None
+    _looks: dict[int, deque[tuple[int, Used]]] = field(default_factory=dict)  # by rank: from which is counted
 
     def forget(self) -> None:
-        self._first.clear()
+        self._looks.clear()
 
     def look(self, now_ns: int, pids: Mapping[int, int]) -> Busy:
         computing, in_line = set(), set()
         for rank, pid in pids.items():
             used = used_by(pid)
-            since_ns, before = self._first.setdefault(rank, (now_ns, used))
+            since_ns, before = self._since(rank, now_ns, used)
             most_ns = _MOST_OF_IT * max(now_ns - since_ns, 1)
             computed_ns = used.computed_ns - before.computed_ns
             if computed_ns > most_ns:
@@ -43,6 +46,12 @@ class Activity:
             if computed_ns + used.in_line_ns - before.in_line_ns > most_ns:
                 in_line.add(rank)
         return Busy(computing=frozenset(computing), in_line=frozenset(in_line))
+
+    def _since(self, rank: int, now_ns: int, used: Used) -> tuple[int, Used]:
+        looks = self._looks.setdefault(rank, deque([(now_ns, used)], maxlen=2))
+        if self.newest_ns is not None and now_ns - looks[-1][0] >= self.newest_ns // 2:
+            looks.append((now_ns, used))
+        return looks[0]
 
 
 def used_by(pid: int) -> Used:

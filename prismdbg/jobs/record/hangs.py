@@ -33,7 +33,8 @@ class HangWatch:
         self._bound_s = seconds(bound) if bound else 0.0
         self._detector = HangDetector(int(self._bound_s * NS_PER_S)) if bound else None
         self._activity = Activity()
-        self._activity_for_others = Activity()
+        # Somebody here may be quiet for long, for another reason than now.
+        self._activity_for_others = Activity(newest_ns=int(self._bound_s * NS_PER_S) // 2)
 
     def feed(self, folder: str, event: Event) -> None:
         if self._detector is not None:

@@ -9,13 +9,15 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import SimpleNamespace
 
 import pytest
 from waiting import wait_for
 
 from prismdbg.capsule.log.events import Group
 from prismdbg.diagnosis.hang import NS_PER_S
-from prismdbg.jobs.record.activity import Activity, used_by
+from prismdbg.jobs.record import activity, hangs
+from prismdbg.jobs.record.activity import Activity, Used, used_by
 from prismdbg.jobs.record.hangs import Delays, HangWatch
 from tests.unit.followed import followed
 from tests.unit.logs import WORLD, lone_collective
@@ -50,9 +52,9 @@ def test_who_computes_in_a_child_is_busy_and_who_sleeps_is_not() -> None:
     with running(IN_A_CHILD) as computes, running(SLEEPS) as sleeps:
         pids = {0: computes, 1: sleeps}
         wait_for(lambda: used_by(computes).computed_ns > ENOUGH_NS, 60, "the child to compute")
-        activity = Activity()
-        activity.look(time.monotonic_ns(), pids)
-        busy = wait_for(lambda: _of_a_while(activity, pids), 60, "the child to have had, or wanted, a processor")
+        looks = Activity()
+        looks.look(time.monotonic_ns(), pids)
+        busy = wait_for(lambda: _of_a_while(looks, pids), 60, "the child to have had, or wanted, a processor")
         assert busy == {0}
 
 
@@ -67,6 +69,21 @@ def test_other_nodes_are_told_of_a_rank_that_computes_and_issues_nothing() -> No
             return watch.delays(time.monotonic_ns(), pids).busy == {0}
 
         wait_for(is_told, 60, "the one rank to have computed for most of the time, and the other not")
+
+
+@pytest.mark.parametrize("computes_first", [False, True])
+def test_other_nodes_are_told_what_a_rank_does_now(computes_first: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not on average since somebody here was quiet: a quarter of an hour ago it was loading its data."""
+    computed_ns = now_ns = 0
+    monkeypatch.setattr(hangs, "time", SimpleNamespace(monotonic_ns=lambda: now_ns))
+    monkeypatch.setattr(activity, "used_by", lambda _pid: Used(computed_ns, 0))
+    watch = HangWatch("60s")
+    watch.feed("0", Group(name="0", ranks=(0, 1)))
+    for second in range(960):
+        now_ns += NS_PER_S
+        computed_ns += NS_PER_S * ((second < 900) == computes_first)
+        told = watch.delays(now_ns, {0: 7})
+    assert told.busy == (set() if computes_first else {0})
 
 
 def test_other_nodes_are_asked_once_somebody_has_waited_for_the_bound(watched: HangWatch) -> None:
@@ -101,8 +118,8 @@ def watched() -> HangWatch:
     return watch
 
 
-def _of_a_while(activity: Activity, pids: dict[int, int]) -> frozenset[int]:
-    busy = activity.look(time.monotonic_ns(), pids)
+def _of_a_while(looks: Activity, pids: dict[int, int]) -> frozenset[int]:
+    busy = looks.look(time.monotonic_ns(), pids)
     return busy.in_line | busy.computing
 
 
