@@ -5,7 +5,8 @@ of the first. Beside the segments lies a summary of all that the rank has filled
 of a log reads it in place of what is before. Both have one part for each segment: its definitions and notes, the
 collectives that were not complete, the first that sent NaN or Inf and the first that received some, in each run of
 steps with such, one row a step, and the marks of steps around those that a gradient scaler skipped. Of the exceptions
-and of the reasons for which collectives failed, which a job may note for ever, the first and the newest stay.
+and of the reasons for which collectives failed, which a job may note for ever, the first and the newest stay, and a
+traceback of each place.
 """
 
 from __future__ import annotations
@@ -41,7 +42,9 @@ _MARKS = frozenset(map(int, (fmt.Kind.STEP, fmt.Kind.MARK)))
 _FIRST_SLOT = fmt.HEADER.size // seg.SLOT_BYTES
 # Notes of a kind that a rank writes again and again, with a traceback or without: the first, and as many of the newest.
 MOST_ALIKE = 32
+MOST_PLACES = 64  # that raised, as a rank numbers them: of each its first traceback, which its later notes lack
 _REPEATED = re.compile(rb'\{"kind": ?"(incident|failed)"')
+_PLACE = re.compile(rb'"place": ?(\d+)')
 _ALL = 1 << 32  # no segment has this number
 Numbered = tuple[int, Path]  # a segment and its number
 
@@ -158,6 +161,7 @@ class Digest:
     _decoder: RecordDecoder = field(default_factory=RecordDecoder)
     _to_decode: list[bytes] = field(default_factory=list)  # texts and stacks
     _notes: dict[tuple[bytes, bool], list[tuple[int, int]]] = field(default_factory=dict)  # part and place, by kind
+    _traced: set[bytes] = field(default_factory=set)  # places of which a traceback stays
     _ever: set[int] = field(default_factory=set)  # the first of all of them
     _first_sent: int = 1 << 64  # no record has this number
     _has_received: bool = False
@@ -237,13 +241,21 @@ class Digest:
         for at in noted:
             record = self._parts[part].records[at] or b""
             found = _REPEATED.match(record, fmt.RECORD.size)
-            if found is None:
+            if found is None or self._is_first_traceback(record):
                 continue
             alike = self._notes.setdefault((found[1], b'"traceback":' in record), [])
             alike.append((part, at))
             if len(alike) > 2 * MOST_ALIKE:
                 old, its_place = alike.pop(MOST_ALIKE)
                 self._parts[old].records[its_place] = None
+
+    def _is_first_traceback(self, record: bytes) -> bool:
+        place = _PLACE.search(record)
+        if place is None or b'"traceback":' not in record or len(self._traced) >= MOST_PLACES:
+            return False
+        is_first = place[1] not in self._traced
+        self._traced.add(place[1])
+        return is_first
 
     def _find_first(
         self, words: seg.Words, issues: Ints, completions: Ints, rows: step_rows.Rows, *, is_digest: bool

@@ -19,7 +19,7 @@ from prismdbg.errors import CapsuleError
 from prismdbg.log import step_rows
 from prismdbg.log.columns import NOT_ENDED, LogColumns, read_columns
 from prismdbg.log.folding import fold, split_before
-from prismdbg.log.summary import MOST_ALIKE, preface_of_capsule, summarize, summarized
+from prismdbg.log.summary import MOST_ALIKE, MOST_PLACES, preface_of_capsule, summarize, summarized
 
 SEGMENT_BYTES = 1 << 14
 DEEDS = ("issue", "complete", "fail", "nan", "receive nan", "step", "note", "segment", "fold", "summarize")
@@ -180,6 +180,32 @@ def test_of_what_a_rank_notes_again_and_again_the_first_and_the_newest_stay(
     segments = event_segments(tmp_path)
     assert max(path.stat().st_size for path in (tmp_path / fmt.SUMMARY, segments[0][1])) < 1 << 20
     assert len(preface_of_capsule(tmp_path, segments[:-1], segments[-1][0])) < 1 << 20
+
+
+def test_of_each_place_that_raised_a_traceback_stays(tmp_path: Path) -> None:
+    """A later note of the place has none, and is shown with it."""
+    log = TinyLog(tmp_path, segment_bytes=SEGMENT_BYTES)
+    places, each = 2 * MOST_ALIKE, 8
+    for place in range(1, places + 1):
+        for nth in range(1, each + 1):
+            log.note("incident", traceback=[f"in place {place}\n"], place=place, nth=nth)
+        log.next_segment()
+        summarize(tmp_path)
+        fold(tmp_path, 2 * SEGMENT_BYTES)
+    log.note("incident", place=places // 2, nth=each + 1)
+    for read in (read_columns(tmp_path), read_columns(tmp_path, 0)):
+        firsts = [n.data["place"] for n in read.notes if n.data["nth"] == 1]
+        assert firsts == list(range(1, places + 1)) and all("traceback" in n.data for n in read.notes[:-1])
+        assert len(read.notes) < places * each
+
+
+def test_of_more_places_than_a_rank_numbers_not_all_stay(tmp_path: Path) -> None:
+    log = TinyLog(tmp_path, segment_bytes=1 << 20)
+    for place in range(1, 1000):
+        log.note("incident", traceback=[f"in place {place}\n"], place=place, nth=1)
+    log.next_segment()
+    summarize(tmp_path)
+    assert len(read_columns(tmp_path, 0).notes) == MOST_PLACES + 2 * MOST_ALIKE
 
 
 @given(st.integers(1, 40), st.integers(1, 12))
