@@ -17,7 +17,6 @@ from prismdbg.log.whole_batch import whole_batch
 from prismdbg.model.collective import Collective, Group
 
 MOST_HELD = 32
-_ANY = 1 << 64  # above all numbers: whatever is asked for, it may have come
 
 
 @dataclass(slots=True)
@@ -124,8 +123,7 @@ class Progress:
         return max(self._issued_ns.values(), default=0)
 
     def _at(self, *key: Any) -> int:
-        """The highest number, where it is not known any more; -1 where there is none."""
-        return _ANY if self._reached.may_have_forgotten(key) else self._reached.get(key, -1)
+        return self._reached.upto(key)
 
     def _go_on(self, batch: Batch) -> None:
         for record_id in batch.closed:

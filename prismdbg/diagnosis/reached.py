@@ -3,32 +3,34 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TypeVar
 
 from prismdbg.capsule.log.batch import Key
 
 MOST_TAGS = 1024  # of messages to or from one rank, as the rank itself counts them
 _Peer = tuple[str, str, int]  # group, operator and peer
-T = TypeVar("T")
+_NONE = 0, -1, -1
 
 
 @dataclass(slots=True)
 class Reached:
     """Bounded by groups and by who sends to whom: a program may have another tag for each message, and those that it
-    used longest ago are forgotten, but for the lowest and the highest of them."""
+    used longest ago are forgotten, but for the lowest and the highest of them, and the highest number."""
 
     most_tags: int = MOST_TAGS
     _of_groups: dict[str, int] = field(default_factory=dict)
     _of_tags: dict[_Peer, dict[int, int]] = field(default_factory=dict)  # the tag used last at the end
-    _forgotten: dict[_Peer, tuple[int, int]] = field(default_factory=dict)
+    _forgotten: dict[_Peer, tuple[int, int, int]] = field(default_factory=dict)  # lowest, highest, number
 
     def __len__(self) -> int:
         return len(self._of_groups) + sum(map(len, self._of_tags.values()))
 
-    def get(self, key: Key, otherwise: T) -> int | T:
+    def upto(self, key: Key) -> int:
+        """-1 where there is none. Of a tag that may be forgotten the highest number of all these: the rank counts on
+        from there when one comes again. A tag beyond them is new."""
         if len(key) == 1:
-            return self._of_groups.get(key[0], otherwise)
-        return self._of_tags.get(key[:3], {}).get(key[3], otherwise)
+            return self._of_groups.get(key[0], -1)
+        lowest, highest, number = self._forgotten.get(key[:3], _NONE)
+        return self._of_tags.get(key[:3], {}).get(key[3], number if lowest <= key[3] <= highest else -1)
 
     def add(self, key: Key, number: int) -> None:
         if len(key) == 1:
@@ -39,17 +41,10 @@ class Reached:
         if len(tags) > self.most_tags:
             self._forget(key[:3], next(iter(tags)))
 
-    def may_have_forgotten(self, key: Key) -> bool:
-        """Of a message. A tag beyond all that are forgotten is new."""
-        if len(key) == 1 or key[:3] not in self._forgotten or self.get(key, None) is not None:
-            return False
-        lowest, highest = self._forgotten[key[:3]]
-        return lowest <= key[3] <= highest
-
     def has_some_of(self, group: str) -> bool:
         return group in self._of_groups or any(known == group for known, _, _ in self._of_tags)
 
     def _forget(self, peer: _Peer, tag: int) -> None:
-        del self._of_tags[peer][tag]
-        lowest, highest = self._forgotten.get(peer, (tag, tag))
-        self._forgotten[peer] = min(lowest, tag), max(highest, tag)
+        number = self._of_tags[peer].pop(tag)
+        lowest, highest, most = self._forgotten.get(peer, (tag, tag, number))
+        self._forgotten[peer] = min(lowest, tag), max(highest, tag), max(most, number)

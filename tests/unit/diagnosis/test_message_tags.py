@@ -14,6 +14,7 @@ from prismdbg.diagnosis.reached import MOST_TAGS
 from prismdbg.log.rank_log import columns_of
 from prismdbg.model.collective import Collective, Group, Identity
 from prismdbg.model.moment import Moment
+from prismdbg.rank.c10d.counters import Counters
 from tests.unit.logs import WORLD, Job, lone_collective
 
 PAIR = Group(name=WORLD, ranks=(0, 1))
@@ -61,23 +62,31 @@ def test_a_rank_may_have_sent_what_is_forgotten() -> None:
     assert not progress.may_have_sent(replace(message(MESSAGES), source=-1), PAIR)
 
 
-def receive(tag: int) -> Collective:
-    return lone_collective(op=RECEIVE, is_p2p=True, tag=tag, root=0, identity=Identity(WORLD, 0, RECEIVE, 0, tag))
+def receive(tag: int, number: int) -> Collective:
+    identity = Identity(WORLD, number, RECEIVE, 0, tag)
+    return lone_collective(op=RECEIVE, is_p2p=True, tag=tag, root=0, identity=identity)
 
 
-@pytest.mark.parametrize(("tag", "accused"), [(MESSAGES, [(0,)]), (3, [])])
-def test_who_has_not_sent_the_newest_message_is_named(tag: int, accused: list[tuple[int, ...]]) -> None:
-    detector = HangDetector(NS_PER_S)
+CYCLE = [number % 4096 for number in range(3 * 4096)]
+SHUFFLED = [number * 7919 % 4096 for number in range(3 * 4096)]
+NEVER_AGAIN = [*range(MESSAGES)]
+ONE_IN_BETWEEN = [*range(2 * MOST_TAGS), 0, *range(2 * MOST_TAGS), 3]
+
+
+@pytest.mark.parametrize("tags", [CYCLE, SHUFFLED, NEVER_AGAIN, ONE_IN_BETWEEN])
+@pytest.mark.parametrize("is_sent", [False, True])
+def test_who_has_not_sent_the_newest_message_is_named(tags: list[int], is_sent: bool) -> None:
+    """Also where its tag was used long ago: the rank counts on from the highest number of those that it forgot."""
+    detector, counters = HangDetector(NS_PER_S), Counters()
     for rank in PAIR.ranks:
         detector.feed(rank, PAIR)
-    for number in range(2 * MOST_TAGS):
-        detector.feed(0, sent(MESSAGES - 2 * MOST_TAGS + number))
-    detector.feed(0, sent(0))
-    for number in range(MOST_TAGS):
-        detector.feed(0, sent(MESSAGES - MOST_TAGS + number))
-    detector.feed(1, Batch(open=[receive(tag)], last=receive(tag)))
+    numbered = [(tag, counters._used(WORLD, SEND, 1, tag)) for tag in tags]
+    for tag, number in numbered if is_sent else numbered[:-1]:
+        detector.feed(0, Batch(reached={(WORLD, SEND, 1, tag): number}))
+    awaited = receive(*numbered[-1])
+    detector.feed(1, Batch(open=[awaited], last=awaited))
     reports = detector.due(100 * NS_PER_S)
-    assert [report.stall.never_came for report in reports if report.stall.never_came] == accused
+    assert [report.stall.never_came for report in reports] == ([] if is_sent else [(0,)])
 
 
 def test_of_a_whole_log_all_tags_are_known() -> None:
