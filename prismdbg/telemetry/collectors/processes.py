@@ -19,11 +19,13 @@ from prismdbg.telemetry.sensor import HOST, Kind, Sensor, Sink
 _TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 _LEAST_SHARE = 0.03  # of a CPU, since the last look: others are not worth a name
 _MOST_NAMED = 128  # at once
+_QUIET_LOOKS = 5  # without that share: then a process gives way to others that need a name
 
 
 @dataclass(slots=True, kw_only=True)
 class _Process:
-    """As last read. used_ns: CPU time of all its threads. sensors: once it is worth a name."""
+    """As last read. used_ns: CPU time of all its threads. sensors: once it was worth a name; is_named: and is read.
+    quiet: looks since it last used its share."""
 
     file: OpenFile
     text: bytes = b""
@@ -31,6 +33,8 @@ class _Process:
     used_ns: int = 0
     cpu: int = 0
     sensors: tuple[Sensor, Sensor] | None = None
+    is_named: bool = False
+    quiet: int = 0
 
 
 class ProcessCollector:
@@ -54,20 +58,34 @@ class ProcessCollector:
         for gone in self._processes.keys() - alive:
             self._processes.pop(gone).file.close()
         used = [name for name in alive if self._read(name) >= _LEAST_SHARE * since_ns]
+        for process in self._processes.values():
+            process.quiet += 1
+        for name in used:
+            self._processes[name].quiet = 0
         self._name(used, sink)
         for process in self._processes.values():
-            if process.sensors is not None:
+            if process.is_named and process.sensors is not None:
                 sink.reading(process.sensors[0], process.used_ns)
                 sink.reading(process.sensors[1], process.cpu)
 
     def _name(self, used: list[str], sink: Sink) -> None:
-        """Those that used a CPU: as many as there is room for beside those that are named and have not ended."""
-        fresh = [name for name in used if self._processes[name].sensors is None]
-        room = _MOST_NAMED - sum(process.sensors is not None for process in self._processes.values())
+        """Those that used a CPU: as many as there is room for beside those that are named, have not ended, and used one
+        lately."""
+        fresh = [name for name in used if not self._processes[name].is_named]
+        room = self._room(len(fresh))
         for name in fresh[:room]:
-            self._processes[name].sensors = self._sensors(name)
+            process = self._processes[name]
+            process.sensors, process.is_named = process.sensors or self._sensors(name), True
         if len(fresh) > room:
             sink.missing(HOST, self.name, f"more than {_MOST_NAMED} used CPUs at once: the others were not read")
+
+    def _room(self, wanted: int) -> int:
+        named = [process for process in self._processes.values() if process.is_named]
+        lacking = max(wanted + len(named) - _MOST_NAMED, 0)
+        quiet = sorted((one for one in named if one.quiet >= _QUIET_LOOKS), key=lambda one: -one.quiet)
+        for process in quiet[:lacking]:
+            process.is_named = False
+        return _MOST_NAMED - len(named) + len(quiet[:lacking])
 
     def close(self) -> None:
         for process in self._processes.values():
@@ -89,9 +107,9 @@ class ProcessCollector:
         started, used_ns = int(fields[19]), (int(fields[11]) + int(fields[12])) * _TICK_NS
         is_same = started == process.started
         grew_ns = used_ns - process.used_ns if is_same else 0
-        sensors = process.sensors if is_same else None  # a PID may come again
+        if not is_same:  # a PID may come again
+            process.sensors, process.is_named = None, False
         process.text, process.started, process.used_ns, process.cpu = text, started, used_ns, int(fields[36])
-        process.sensors = sensors
         return grew_ns
 
     def _sensors(self, name: str) -> tuple[Sensor, Sensor]:

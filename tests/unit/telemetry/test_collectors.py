@@ -389,28 +389,61 @@ def test_processes_that_use_a_cpu_are_named_without_their_arguments(tmp_path: Pa
     assert found.last("process 99 (python3 burn.py)", names.LAST_CPU) == 3
 
 
-def test_processes_that_have_ended_make_room_for_others(tmp_path: Path) -> None:
-    """Workers of a loader are started anew in each epoch."""
-    rank_tree(tmp_path)
-    found, processes = Collected(), ProcessCollector(tmp_path, collector(tmp_path))
+class Workers:
+    """Processes that each use a CPU from one look to the next."""
 
-    def run(pids: range) -> None:
+    def __init__(self, root: Path) -> None:
+        rank_tree(root)
+        self.root, self.found = root, Collected()
+        self.processes = ProcessCollector(root, collector(root))
+
+    def run(self, pids: range) -> None:
         for ticks in (0, 10_000_000):
             for pid in pids:
                 files = {"comm": "worker\n", "cmdline": "", "stat": stat(ticks)}
-                write(tmp_path, **{f"proc__{pid}__{name}": text for name, text in files.items()})
-            processes.sample(found)
+                write(self.root, **{f"proc__{pid}__{name}": text for name, text in files.items()})
+            self.look()
 
-    run(range(1000, 1128))
-    assert len(found.readings) == 2 * 128 and not found.absent
-    run(range(2000, 2001))
-    assert len(found.readings) == 2 * 128
-    assert "more than 128 used CPUs at once" in found.absent["host", "processes"]
+    def look(self) -> None:
+        self.processes.sample(self.found)
+
+
+@pytest.fixture
+def workers(tmp_path: Path) -> Iterator[Workers]:
+    found = Workers(tmp_path)
+    yield found
+    found.processes.close()
+
+
+def test_processes_that_have_ended_make_room_for_others(workers: Workers) -> None:
+    """Workers of a loader are started anew in each epoch."""
+    workers.run(range(1000, 1128))
+    assert len(workers.found.readings) == 2 * 128 and not workers.found.absent
+    workers.run(range(2000, 2001))
+    assert len(workers.found.readings) == 2 * 128
+    assert "more than 128 used CPUs at once" in workers.found.absent["host", "processes"]
     for pid in range(1000, 1100):
-        shutil.rmtree(tmp_path / f"proc/{pid}")
-    run(range(3000, 3001))
-    assert found.last("process 3000 (worker)", names.CPU_TIME)
-    processes.close()
+        shutil.rmtree(workers.root / f"proc/{pid}")
+    workers.run(range(3000, 3001))
+    assert workers.found.last("process 3000 (worker)", names.CPU_TIME)
+
+
+def test_processes_that_use_no_cpu_any_more_make_room_for_others(workers: Workers) -> None:
+    """Daemons work for a moment, and stay."""
+    workers.run(range(1000, 1128))
+    for _ in range(10):
+        workers.look()
+    workers.run(range(2000, 2001))
+    assert workers.found.last("process 2000 (worker)", names.CPU_TIME) and not workers.found.absent
+    sensors = set(workers.found.readings)
+    given_up = next(
+        pid for pid in range(1000, 1128) if len(workers.found.values(f"process {pid} (worker)", names.CPU_TIME)) == 12
+    )
+    for ticks in (10_000_000, 20_000_000):
+        write(workers.root / "proc" / str(given_up), stat=stat(ticks))
+        workers.look()
+    assert workers.found.last(f"process {given_up} (worker)", names.CPU_TIME) == 20_000_000 * 10_000_000
+    assert set(workers.found.readings) == sensors, "it has the sensors that it had"
 
 
 def stat(ticks: int, started: int = 99) -> str:
