@@ -154,6 +154,7 @@ def capture(request: CaptureRequest, say: Say) -> Capsule:
             incident,
             whole_steps=request.window_steps,
             timeout_s=request.timeout_s,
+            given_up=request.given_up,
         )
     with _told_what_still_works(request.run, folder):
         await_agent(folder, say)  # first: a rank out of reach is named as such

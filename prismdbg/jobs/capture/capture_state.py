@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from prismdbg.capsule.capsule_dir import Capsule
@@ -14,6 +15,7 @@ from prismdbg.jobs.storage.ranks_alive import RankProcess
 from prismdbg.jobs.storage.run_folder import RunFolder
 from prismdbg.model.moment import Moment
 from prismdbg.model.plurals import counted
+from prismdbg.protocol.client import NotWaitedFor
 
 POLL_S = 0.5
 
@@ -27,13 +29,15 @@ def capture_state(
     whole_steps: int,
     timeout_s: float,
     and_no_more: bool = False,
+    given_up: Callable[[], bool] | None = None,
 ) -> Capsule:
     """From the newest snapshot that so many whole steps follow, or where the rank has ended the newest there is; to the
-    rank's last complete collective, or with `and_no_more` to the end of these steps."""
+    rank's last complete collective, or with `and_no_more` to the end of these steps. `NotWaitedFor` once `given_up`
+    says so and there is none yet."""
     deadline = time.monotonic() + timeout_s
 
     def capture_newest() -> Capsule:
-        state, last = _await(run, folder, whole_steps, deadline, timeout_s)
+        state, last = _await(run, folder, whole_steps, deadline, timeout_s, given_up)
         if and_no_more:
             last = min(last, Moment(state.moment.step + whole_steps, 1 << 60))
         with pinned(run, folder, state) as (log, snapshot):
@@ -54,7 +58,12 @@ def capture_state(
 
 
 def _await(
-    run: RunFolder, folder: Path, whole_steps: int, deadline: float, timeout_s: float
+    run: RunFolder,
+    folder: Path,
+    whole_steps: int,
+    deadline: float,
+    timeout_s: float,
+    given_up: Callable[[], bool] | None,
 ) -> tuple[KeptState, Moment]:
     while True:
         alive = RankProcess(folder).is_alive()
@@ -66,6 +75,8 @@ def _await(
             return states[-1], last
         if not alive:
             raise _no_state(folder.name, why_lost(run, folder))
+        if given_up is not None and given_up():
+            raise NotWaitedFor(f"the wait for a state snapshot of rank {folder.name} was cancelled")
         if time.monotonic() > deadline:
             raise WaitTimeout(
                 f"waited {timeout_s:g} s for a state snapshot of rank {folder.name} and "

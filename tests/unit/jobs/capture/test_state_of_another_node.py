@@ -7,6 +7,7 @@ import os
 import shutil
 import traceback
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from prismdbg.jobs.storage.gather import gather
 from prismdbg.jobs.storage.job_nodes import SILENT_S
 from prismdbg.jobs.storage.run_folder import RunFolder, write_json
 from prismdbg.log.folding import fold
+from prismdbg.protocol.client import NotWaitedFor
 from prismdbg.runtime.environment import Environment
 from prismdbg.settings.boot import boot_id
 from prismdbg.settings.process_stat import start_ticks
@@ -163,6 +165,19 @@ def as_nobody(do: Callable[[], object]) -> str:
         told = said.read()
     os.waitpid(child, 0)
     return told
+
+
+def test_its_supervisor_waits_for_one_no_longer_than_somebody_wants_it(run: RunFolder, tmp_path: Path) -> None:
+    shutil.rmtree(run.states)
+    pids = Path("/proc/self/ns/pid").stat().st_ino
+    here = {"hardware": {"node": os.uname().nodename}, "boot_id": boot_id(), "pid_namespace": pids}
+    described = run.ranks / "0" / "rank.json"
+    write_json(described, json.loads(described.read_text()) | here)
+    asked = CaptureRequest(run=run, rank=0, output=tmp_path / "mine", origin=Origin.STATE, node="n2", timeout_s=0)
+    with pytest.raises(WaitTimeout, match="state snapshot"):
+        capture(asked, print)
+    with pytest.raises(NotWaitedFor, match="state snapshot of rank 0 was cancelled"):
+        capture(replace(asked, given_up=lambda: True), print)
 
 
 @pytest.mark.parametrize("over", [end, lose])
