@@ -325,12 +325,13 @@ def put(file: dict[str, Any], copies: Path) -> bool:
 
 
 def has_only_grown(file: dict[str, Any], status: os.stat_result) -> bool:
-    """Whether the file is the one that was there, as it was or with more at its end, as far as its time and parts of it
-    tell."""
-    was = [file["size_bytes"], file["mtime_ns"]]
-    if status.st_ino != file["inode"] or (status.st_size <= was[0] and version_of(status) != was):
+    """Whether its first bytes are what the file was, as far as its time and parts of it tell. A program that runs again
+    may have removed it and written the same; one that writes over it in place may do so between the parts."""
+    size_bytes = file["size_bytes"]
+    is_as_long = status.st_ino == file["inode"] and status.st_size == size_bytes
+    if status.st_size < size_bytes or (is_as_long and status.st_mtime_ns != file["mtime_ns"]):
         return False
-    return parts_of(file["path"], was[0]) == file["parts"]
+    return parts_of(file["path"], size_bytes) == file["parts"]
 
 
 def remove(folder: str, entry: os.DirEntry[str]) -> None:

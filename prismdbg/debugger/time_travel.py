@@ -188,8 +188,8 @@ class Travel:
             self._say(f"{error_of(self._plan.spec, answer, 'return in place')}; trying in a new one")
         for path in answer.left:
             self._say(
-                f"{path} could not be restored: the program overwrote a file that existed before the replay or one of "
-                "more than 256 MiB, or wrote to such a file through a mapping"
+                f"{path} may differ from what it was: the program overwrote it, removed it or has it mapped, and no "
+                "copy is kept of files that existed before the replay or have more than 256 MiB"
             )
         return not answer.refusal
 

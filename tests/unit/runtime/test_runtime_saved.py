@@ -304,14 +304,35 @@ def test_a_longer_file_keeps_its_length_only(
     assert list((tmp_path / "copies").iterdir()) == []
 
 
+@pytest.mark.parametrize("more", ["", " and more"])
+def test_a_longer_file_that_was_removed_and_written_again_is_as_it_was(
+    starter: Any, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: str
+) -> None:
+    """As the program writes it whenever it runs through there."""
+    monkeypatch.setitem(starter.put.__globals__, "COPIED_BYTES", 4)
+    path = folder / "shard"
+    path.write_text("0123456789")
+    os.utime(path, ns=(5, 5))
+    one = keeper(starter, folder)
+    kept = one.keep([], tmp_path / "copies")
+    replaced(path, "0123456789" + more)
+    for _ in range(2):
+        assert one.put_back(kept, tmp_path / "copies") == []
+        assert path.read_text() == "0123456789" and path.stat().st_mtime_ns == 5
+
+
 def rewritten(path: Path) -> None:
     path.write_text("9876543210 and more")
 
 
-def replaced(path: Path) -> None:
+def replaced(path: Path, text: str = "0123456789") -> None:
     path.rename(path.with_name("before"))
-    path.write_text("0123456789 and more")
+    path.write_text(text)
     path.with_name("before").unlink()
+
+
+def replaced_by_another(path: Path) -> None:
+    replaced(path, "0123456780")
 
 
 def written_over(path: Path) -> None:
@@ -322,7 +343,9 @@ def written_over(path: Path) -> None:
     os.utime(path, ns=(7, 7))  # clocks of file systems are coarse
 
 
-@pytest.mark.parametrize("change", [rewritten, replaced, written_over, Path.unlink, lambda path: os.truncate(path, 3)])
+@pytest.mark.parametrize(
+    "change", [rewritten, replaced_by_another, written_over, Path.unlink, lambda path: os.truncate(path, 3)]
+)
 def test_a_longer_file_that_was_rewritten_is_said_not_to_be_restored(
     starter: Any, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: Callable[[Path], None]
 ) -> None:
