@@ -43,6 +43,7 @@ LIBRARY, DEVICES = "libcuda.so", "/dev/nvidia"
 DRIVER_LIBRARY = f"{LIBRARY}.1"
 RUNNING, LOCKED, CHECKPOINTED = 0, 1, 2  # CUprocessState
 REAP_S = 5.0
+MOVE_BOUND_S = 120.0  # of the starter, to memory or back: however long an image may be written
 
 
 class GpuError(Exception):
@@ -201,6 +202,7 @@ class Gpus:
 
     def suspend(self, pids: Iterable[int], bound_s: float) -> list[int]:
         """The processes whose state was moved into their memory."""
+        bound_s = min(bound_s, MOVE_BOUND_S)
         using = [pid for pid in pids if has_loaded(pid) and has_gpu_open(pid)]
         if using:
             driver = self._required()
@@ -219,7 +221,7 @@ class Gpus:
     def resume(self, pids: Iterable[int], bound_s: float) -> None:
         if those := list(pids):
             driver = self._required()
-            in_child(lambda: resume_all(driver, those), bound_s, self._view)
+            in_child(lambda: resume_all(driver, those), min(bound_s, MOVE_BOUND_S), self._view)
 
     def require(self, pids: Iterable[int]) -> None:
         """`GpuError` where the state of these cannot be given back, before they run without it and end of that."""

@@ -45,6 +45,19 @@ def test_each_use_is_in_the_view_that_was_kept(gpu_state: Any, asked: list[int |
     assert asked == [VIEW, VIEW]
 
 
+def test_a_move_is_not_waited_for_as_long_as_an_image_is_written(
+    gpu_state: Any, asked: list[int | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A driver that hangs is noticed however much memory the rank has."""
+    bounds: list[float] = []
+    monkeypatch.setattr(gpu_state, "in_child", lambda action, bound_s, view=None: bounds.append(bound_s))
+    gpus = gpu_state.Gpus(has_devices=True)
+    gpus.suspend([PID], 2000.0)
+    gpus.resume([PID], 2000.0)
+    gpus.resume([PID], 30.0)
+    assert bounds == [125.0, 120.0, 30.0]
+
+
 def test_without_that_view_there_is_no_driver(
     gpu_state: Any, asked: list[int | None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
