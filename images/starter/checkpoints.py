@@ -64,8 +64,9 @@ class Checkpoints:
         self.met = met
         self.rank: int | None = None
 
-    def save(self, name: str) -> dict[str, Any]:
-        """The rank stands still until its files are kept, too; then it goes on."""
+    def save(self, name: str, least_s: float = 0.0) -> dict[str, Any]:
+        """The rank stands still until its files are kept, too; then it goes on. least_s: how long the engine may take,
+        where that is more than usual."""
         if self.rank is None:
             raise PlaceError("the rank has ended")
         folder = self._folder / name
@@ -77,7 +78,7 @@ class Checkpoints:
         try:
             self._engine.dump(
                 {
-                    **self._asked(folder, self.dump_log),
+                    **self._asked(folder, self.dump_log, least_s),
                     "root_pid": self.rank,
                     "standards": standards,
                     "leads_session": leads_session,
@@ -104,9 +105,9 @@ class Checkpoints:
         self._digests[name] = digest_of(self._states[name])
         return {"output_bytes": length, "left": [], "seal": self._digests[name]}
 
-    def return_to(self, name: str, seal: str = "") -> dict[str, Any]:
+    def return_to(self, name: str, seal: str = "", least_s: float = 0.0) -> dict[str, Any]:
         """Ends the rank, if it lives; then it stands where it was saved, and its files and output are as they were.
-        seal: of an image that another starter saved, before this one began."""
+        seal: of an image that another starter saved, before this one began. least_s: as in `save`."""
         known = self._digests.get(name, seal)
         states = states_of(self._folder / name)
         if digest_of(states) != known:
@@ -122,7 +123,7 @@ class Checkpoints:
         os.truncate(self._output, facts["output_bytes"])
         left = self._keeper.put_back(facts, self._folder / name / "files")
         asked = {
-            **self._asked(self._folder / name, self.restore_log),
+            **self._asked(self._folder / name, self.restore_log, least_s),
             **{key: facts[key] for key in ("standards", "leads_session", "pids", "root_pid")},
         }
         with no_links_followed():
@@ -131,8 +132,8 @@ class Checkpoints:
         self._gpus.resume(facts.get("gpu_pids", ()), self._saving["timeout_s"])
         return {"output_bytes": facts["output_bytes"], "left": left, "seal": self._digests[name]}
 
-    def _asked(self, folder: Path, log: str) -> dict[str, Any]:
-        timeout_s = self._saving["timeout_s"]
+    def _asked(self, folder: Path, log: str, least_s: float) -> dict[str, Any]:
+        timeout_s = max(self._saving["timeout_s"], least_s)
         return {"images": str(folder / "images"), "work": self._work, "log": log, "timeout_s": timeout_s}
 
 
@@ -249,9 +250,10 @@ def answer(line: bytes, checkpoints: Checkpoints, report: Report) -> dict[str, A
             raise PlaceError(f"{name!r} is not a valid checkpoint name")
         if verb not in ("save", "return"):
             raise PlaceError(f"unknown request to the starter: {verb!r}")
+        least_s = float(request.get("least_s", 0))
         if verb == "save":
-            return {"ok": True, **checkpoints.save(name)}
-        return {"ok": True, **checkpoints.return_to(name, str(request.get("seal", "")))}
+            return {"ok": True, **checkpoints.save(name, least_s)}
+        return {"ok": True, **checkpoints.return_to(name, str(request.get("seal", "")), least_s)}
     except DumpError as error:
         return {"ok": False, "what": str(error), "log": checkpoints.dump_log}
     except RestoreError as error:

@@ -27,8 +27,9 @@ class StateSnapshot:
 
     moment: the last collective before it. past_records: how many collectives the rank had issued; prologue_records: how
     many of them before its restore point. by_hand: steps are marked by `prismdbg.step`. objects: what was registered,
-    by name. random: the generators at the boundary; random_at_forward: at the first forward pass after it, null where
-    there is none. buckets: of each DDP module its parameters in the order of its buckets.
+    by name; null for a loader that had not begun. random: the generators at the boundary; random_at_forward: at the
+    first forward pass after it, null where there is none. buckets: of each DDP module its parameters in the order of
+    its buckets.
     """
 
     moment: Moment

@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from prismdbg.capsule import layout
 from prismdbg.capsule.capsule_dir import Capsule
+from prismdbg.checkpoint.engine import bound_s
 from prismdbg.checkpoint.gpu import known_bytes
 from prismdbg.debugger.saved_checkpoints import SavedCheckpoints, error_of, with_saving
 from prismdbg.errors import FacilityError, RankLost, UsageError
@@ -169,9 +170,10 @@ class Travel:
     def _save_alone(self, number: int) -> Answer:
         """The engine refuses a rank that somebody outside its network namespace is connected to."""
         heard: Heard = []
+        least_s = bound_s(self._most_bytes())
         try:
             heard = self.client.leave()
-            answer = self._control().save(str(number))
+            answer = self._control().save(str(number), least_s)
             self._seals[number] = answer.seal
             return answer
         finally:
@@ -181,7 +183,7 @@ class Travel:
     def _return_in_place(self, number: int) -> bool:
         """False where the place is gone, or did not get the rank back: another one may."""
         try:
-            answer = self._control().return_to(str(number), self._seals[number])
+            answer = self._control().return_to(str(number), self._seals[number], self._restored_in_s(number))
         except RankLost:
             return False
         if answer.refusal:
@@ -213,25 +215,34 @@ class Travel:
         saving = self._plan.spec.saving
         if number == ORIGIN or saving is None:
             return self._plan
-        return replace(
-            self._plan,
-            spec=replace(self._plan.spec, saving=replace(saving, start_from=str(number), seal=self._seals[number])),
-        )
+        timeout_s = max(saving.timeout_s, self._restored_in_s(number))
+        saving = replace(saving, start_from=str(number), seal=self._seals[number], timeout_s=timeout_s)
+        return replace(self._plan, spec=replace(self._plan.spec, saving=saving))
 
     def _control(self) -> StarterControl:
         saving = self._plan.spec.saving
         assert saving is not None, "only called where checkpoints can be taken"
         return StarterControl(self._plan.spec.session, saving.timeout_s)
 
+    def _restored_in_s(self, number: int) -> float:
+        return bound_s(self._saved.size_bytes(number))
+
+    def _most_bytes(self) -> int:
+        """Of the next checkpoint, for its bound: that of a rank that cannot be asked is as large as it may be."""
+        return self._expected_bytes() if self._held_bytes() is not None else self._plan.spec.limits.memory_bytes
+
     def _expected_bytes(self) -> int:
         """Of the next checkpoint, as far as one can tell: as the largest so far, the capsule's own, or what the rank
-        holds now. Another user's cannot be asked what it holds: Docker's."""
+        holds now."""
         own = [entry.size_bytes for name, entry in self.capsule.manifest.files.items() if _is_image(name)]
-        holds = 0
+        return max(sum(own), self._held_bytes() or 0, *(kept.size_bytes for kept in self._checkpoints.values()))
+
+    def _held_bytes(self) -> int | None:
+        """Another user's cannot be asked what it holds: Docker's."""
         if (pid := self.running.rank_pid()) is not None:
             with contextlib.suppress(RankLost):
-                holds = image_bytes(pid) + known_bytes(pid)
-        return max(sum(own), holds, *(kept.size_bytes for kept in self._checkpoints.values()))
+                return image_bytes(pid) + known_bytes(pid)
+        return None
 
     def _hang_up(self) -> None:
         if self._client is not None:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from prismdbg.capsule.log.events import Note, RankLog
-from prismdbg.capsule.log.notes import moment_of, raised_at
+from prismdbg.capsule.log.notes import moment_of, raised_at, traceback_of
 from prismdbg.diagnosis.evidence import Evidence
 from prismdbg.diagnosis.folded_traceback import folded
 from prismdbg.diagnosis.outlived import was_outlived
@@ -221,7 +221,7 @@ class _Raise:
 
     @property
     def place(self) -> Hashable:
-        """The number that the rank gave it. An older log has none."""
+        """The number that the rank gave it. Where there are very many it gave none."""
         return self.note.data.get("place") or raised_at(self.note.data)
 
     @classmethod
@@ -357,7 +357,7 @@ def _raised(evidence: Evidence, item: _Raise, certainty: Certainty, followers: S
         at=_moment(item.note),
         type_name=str(data.get("type", "an exception")),
         message=str(data.get("text", "")),
-        traceback="".join(_traceback(evidence.logs[item.rank], item)),
+        traceback="".join(traceback_of(evidence.logs[item.rank].notes, data)),
         inside=Call(rank=item.rank, collective=inside) if inside is not None else None,
         last=last_call(evidence.logs[item.rank]),
         followers=tuple(sorted(later)),
@@ -366,21 +366,12 @@ def _raised(evidence: Evidence, item: _Raise, certainty: Certainty, followers: S
     )
 
 
-def _traceback(log: RankLog, item: _Raise) -> list[str]:
-    """A rank that has noted some exceptions of one place leaves out the traceback of later ones, which is the same."""
-    data = item.note.data
-    if data.get("traceback") or not data.get("place"):
-        return [str(line) for line in data.get("traceback") or []]
-    alike = (n.data for n in log.notes if n.kind == "incident" and n.data.get("place") == data["place"])
-    lines: list[str] = next((each["traceback"] for each in alike if each.get("traceback")), [])
-    return [*lines[:-1], f"{data.get('type')}: {data.get('text')}\n"]
-
-
 def _no_end(evidence: Evidence, alike: list[_Raise], *, alone: bool) -> Raised:
     """One of a thread is likely where nothing else is said: what the thread did is not done any more."""
     first, last = alike[0], alike[-1].note.data
     certainty = Certainty.LIKELY if alone and first.is_of_thread else Certainty.HINT
-    times = max(last.get("nth") or 1, len(alike)) if first.was_outlived else 1  # with those that the log has lost
+    counted = last.get("nth") if last.get("place") else None  # with those that the log has lost
+    times = max(counted or 1, len(alike)) if first.was_outlived else 1
     return replace(_raised(evidence, first, certainty), times=times, last_at=moment_of(last))
 
 

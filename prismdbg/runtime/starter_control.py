@@ -35,26 +35,29 @@ class StarterControl:
 
     def __init__(self, session: Path, engine_bound_s: float) -> None:
         self._folder = session / CONTROL_FOLDER
-        self._bound_s = engine_bound_s + _MORE_S
+        self._engine_bound_s = engine_bound_s
 
-    def save(self, name: str) -> Answer:
-        return self._ask("save", name)
+    def save(self, name: str, least_s: float = 0.0) -> Answer:
+        """least_s: how long the engine may take at least, also where the starter's own bound is shorter."""
+        return self._ask("save", name, least_s)
 
-    def return_to(self, name: str, seal: str) -> Answer:
-        """seal: of the answer to `save`, which another starter may have given."""
-        return self._ask("return", name, seal=seal)
+    def return_to(self, name: str, seal: str, least_s: float = 0.0) -> Answer:
+        """seal: of the answer to `save`, which another starter may have given. least_s: as in `save`."""
+        return self._ask("return", name, least_s, seal=seal)
 
-    def _ask(self, verb: str, name: str, **more: str) -> Answer:
+    def _ask(self, verb: str, name: str, least_s: float, **more: str) -> Answer:
+        bound_s = max(self._engine_bound_s, least_s) + _MORE_S
+        request = {"do": verb, "name": name, "least_s": least_s, **more}
         try:
             with socket.socket(socket.AF_UNIX) as sock:
-                sock.settimeout(self._bound_s)
+                sock.settimeout(bound_s)
                 sock.connect(str(self._folder / CONTROL))
-                sock.sendall(json.dumps({"do": verb, "name": name, **more}).encode() + b"\n")
+                sock.sendall(json.dumps(request).encode() + b"\n")
                 with sock.makefile("rb") as stream:
                     line = stream.readline(MAX_ANSWER_BYTES)
         except TimeoutError:
             raise WaitTimeout(
-                f"waited {self._bound_s:g} s for the starter to carry out {verb!r} for checkpoint {name}",
+                f"waited {bound_s:g} s for the starter to carry out {verb!r} for checkpoint {name}",
                 hint="try again when the machine is less busy",
             ) from None
         except OSError as error:

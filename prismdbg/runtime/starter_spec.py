@@ -1,10 +1,11 @@
 """The JSON that tells `images/starter/starter.py` what to do, and the lines in which it answers.
 
 Where images of the rank may be taken, the starter also listens on the socket `control` beside its orders, which the
-rank does not see: one request a connection, `{"do": "save" | "return", "name": ...}`, answered by
+rank does not see: one request a connection, `{"do": "save" | "return", "name": ..., "least_s": ...}`, answered by
 `{"ok": true, "output_bytes": ..., "left": [...], "seal": ...}`, `left` naming files that could not be made as they were
 and `seal` saying what the image is, or by `{"ok": false, "what": ..., "log": ...}`, `log` naming the engine's own in
-that folder. After a `return` the status file says `restored` again.
+that folder. `least_s`: for how long the engine may run, where this is longer than its usual bound. After a `return` the
+status file says `restored` again.
 """
 
 from __future__ import annotations

@@ -122,6 +122,16 @@ def raised_at(note: Mapping[str, Any]) -> Hashable:
     return note.get("type"), bool(note.get("thread")), frames
 
 
+def traceback_of(notes: Iterable[Note], note: Mapping[str, Any]) -> list[str]:
+    """Returns the lines of an exception's traceback. A rank that has noted some of one place leaves out the traceback
+    of later ones, which is the same. `notes`: of its log."""
+    if note.get("traceback") or not note.get("place"):
+        return [str(line) for line in note.get("traceback") or []]
+    alike = (n.data for n in notes if n.kind == "incident" and n.data.get("place") == note["place"])
+    lines: list[str] = next((each["traceback"] for each in alike if each.get("traceback")), [])
+    return [*lines[:-1], f"{note.get('type')}: {note.get('text')}\n"]
+
+
 def exit_codes(notes: Iterable[Note]) -> list[int]:
     """Of the exits that were noted, in order; without those of which the code is not known."""
     codes = (note.data.get("code", 0) for note in notes if note.kind == "exit")

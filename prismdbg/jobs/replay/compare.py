@@ -18,7 +18,7 @@ from prismdbg.capsule.log.coverage import (
     starts_too_late,
 )
 from prismdbg.capsule.log.events import Note, RankLog
-from prismdbg.capsule.log.notes import exit_codes, moment_of
+from prismdbg.capsule.log.notes import exit_codes, moment_of, traceback_of
 from prismdbg.capsule.manifest import IncidentKind, Origin
 from prismdbg.errors import PrismError, RankLost, WaitTimeout
 from prismdbg.jobs.replay.bounded_messages import Received, Said, Shown
@@ -350,7 +350,7 @@ def recorded(capsule: Capsule, log: RankLog, span: Span, stopped: Moment | None 
         exit_code=codes[-1] if codes and not span.goes_on else None,
         died_with=None if span.goes_on else capsule.rank().get("died_with"),
         raised=recorded_text(main[-1].data) if main else "",
-        raised_at=raised_at(main[-1].data) if main else "",
+        raised_at=raised_at({"traceback": traceback_of(log.notes, main[-1].data)}) if main else "",
         also_raised=tuple(recorded_text(n.data) for n in notes if n not in main[-1:]),
         raised_later=tuple(recorded_text(n.data) for n in incidents if n not in notes),
         raised_at_start=tuple(recorded_text(n.data) for n in at_start),

@@ -9,7 +9,8 @@ from typing import Any
 from prismdbg.capsule.log.notes import raised_at
 
 MOST_ALIKE = 8  # of one place, with their tracebacks
-MOST_PLACES = 64  # those of all others have no number, and count as one
+MOST_PLACES = 64  # that have a number and are counted
+MOST_LINES = 16  # of the traceback, where the place has no number: any of these may be the one that ends the program
 
 
 class RepeatedExceptions:
@@ -22,13 +23,16 @@ class RepeatedExceptions:
 
     def numbered(self, report: dict[str, Any]) -> dict[str, Any]:
         """Returns what `describe` says with the number of its place, and how many of that place there were so far;
-        without the traceback after the first of these, which have the same."""
+        without the traceback after the first of these, which have the same. Without a number where there are too many
+        places: then with the innermost frames."""
         place = self._place(raised_at(report))
+        if place is None:
+            return {**report, "traceback": report["traceback"][-MOST_LINES:]}
         self._seen[place] = nth = self._seen.get(place, 0) + 1
         kept = {name: value for name, value in report.items() if nth <= MOST_ALIKE or name != "traceback"}
-        return {**kept, **({"place": place} if place else {}), "nth": nth}
+        return {**kept, "place": place, "nth": nth}
 
-    def _place(self, raised: Hashable) -> int:
+    def _place(self, raised: Hashable) -> int | None:
         if raised not in self._places and len(self._places) < MOST_PLACES:
             self._places[raised] = len(self._places) + 1
-        return self._places.get(raised, 0)
+        return self._places.get(raised)

@@ -33,6 +33,7 @@ from prismdbg.rank.program.not_compiled import passed_over
 from prismdbg.rank.program.stderr import say
 from prismdbg.rank.recording import ddp_buckets, random_state
 from prismdbg.rank.recording.fsdp1 import ShardedModules
+from prismdbg.rank.recording.loader_state import state_of
 from prismdbg.rank.recording.plain_state import Packed, Packer
 from prismdbg.rank.recording.recorder import NO_STEP, Recorder
 from prismdbg.rank.recording.restore_point import Registered, unfit
@@ -362,7 +363,7 @@ class _Pending:
         self._hooks: list[Any] = []
         with _apart(recorder), torch.no_grad():
             for name in (name for name, thing in objects.items() if _is_position(thing)):
-                self._packed[name] = self.packer.pack(objects[name].state_dict(), name)
+                self._packed[name] = self.packer.pack(state_of(objects[name]), name)
             self.packer.tensors = {name: tensor.clone() for name, tensor in self.packer.tensors.items()}
         self.began_again = False
         self._unwatch = [self._watch(thing) for thing in objects.values() if _is_position(thing)] if not by_hand else []

@@ -116,11 +116,13 @@ class _Restorer:
             )
 
     def _load(self, objects: restore_point.Registered) -> None:
-        """Modules first: optimizers look at the parameters."""
+        """Modules first: optimizers look at the parameters. A loader that had not begun has no state to load."""
         tensors = self._tensors
         for name, thing in sorted(objects.items(), key=lambda item: not isinstance(item[1], torch.nn.Module)):
             like = tensors_in({n: _parameters(o) for n, o in objects.items()})
-            thing.load_state_dict(Unpacker(tensors.new, like).unpack(self._snapshot.objects[name]))
+            state = Unpacker(tensors.new, like).unpack(self._snapshot.objects[name])
+            if state is not None:
+                thing.load_state_dict(state)
 
     def _hold(self, objects: restore_point.Registered, carried: CarriedVariables) -> None:
         snapshot = self._snapshot

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import pytest
 
+from prismdbg.checkpoint.engine import bound_s
 from prismdbg.debugger import saved_checkpoints, time_travel
 from prismdbg.debugger.saved_checkpoints import SavedCheckpoints
 from prismdbg.debugger.time_travel import Travel
@@ -18,7 +19,7 @@ from prismdbg.jobs.capture.costs import SPARE_BYTES
 from prismdbg.jobs.replay.replay_plan import Plan
 from prismdbg.model.moment import Moment
 from prismdbg.runtime.limits import Limits
-from prismdbg.runtime.spec import ProgramOrigin, ReplaySpec
+from prismdbg.runtime.spec import ProgramOrigin, ReplaySpec, Saving
 
 MIB = 1 << 20
 
@@ -112,3 +113,57 @@ def test_a_large_rank_has_longer_to_be_written(
     saves, why_not = saved_checkpoints.with_saving(plan, cast(Any, SimpleNamespace(refuses=lambda _: None)), tmp_path)
     assert not why_not and saves.spec.saving is not None
     assert saves.spec.saving.timeout_s == pytest.approx(timeout_s)
+
+
+@pytest.mark.parametrize(("holds", "expected"), [((50 << 30, 10 << 30), 60 << 30), (None, 64 << 30)])
+def test_one_whose_state_on_gpus_is_large_has_longer_to_be_written(
+    holds: tuple[int, int] | None, expected: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is not in what the capsule says of the recorded rank. What a rank holds that cannot be asked is at most what
+    it may."""
+    asked: list[tuple[str, float]] = []
+    control = SimpleNamespace(save=lambda name, least_s: asked.append((name, least_s)) or SimpleNamespace(seal="s"))
+    travel = Travel.__new__(Travel)
+    vars(travel).update(
+        capsule=SimpleNamespace(manifest=SimpleNamespace(files={})),
+        unhidden=None,
+        _plan=SimpleNamespace(spec=SimpleNamespace(limits=SimpleNamespace(memory_bytes=64 << 30))),
+        _running=SimpleNamespace(rank_pid=lambda: holds and os.getpid()),
+        _client=SimpleNamespace(leave=list, hear=lambda _: None),
+        _checkpoints={0: SimpleNamespace(size_bytes=0)},
+        _seals={},
+        _control=lambda: control,
+    )
+    monkeypatch.setattr(time_travel, "connect", lambda *_: travel._client)
+    monkeypatch.setattr(time_travel, "image_bytes", lambda _: holds and holds[0])
+    monkeypatch.setattr(time_travel, "known_bytes", lambda _: holds and holds[1])
+    travel._save_alone(7)
+    assert asked == [("7", bound_s(expected))]
+
+
+def test_a_large_one_has_as_long_to_be_restored(tmp_path: Path) -> None:
+    """In place or in a new one."""
+
+    class Large(SavedCheckpoints):
+        def size_bytes(self, number: int) -> int:
+            return 60 << 30
+
+    asked: list[float] = []
+
+    def return_to(name: str, seal: str, least_s: float) -> Any:
+        asked.append(least_s)
+        return SimpleNamespace(refusal="", left=())
+
+    saving = Saving(engine=cast(Any, None), folder=tmp_path)
+    program = ProgramOrigin(executable="/bin/true", argv=(), env={}, cwd="/")
+    spec = ReplaySpec(name="n", origin=program, session=tmp_path, python="python3", saving=saving)
+    travel = Travel.__new__(Travel)
+    vars(travel).update(
+        _plan=Plan(spec=spec, own=cast(Any, None), agent="", unhidden=cast(Any, None)),
+        _saved=Large(tmp_path),
+        _seals={3: "s"},
+        _control=lambda: SimpleNamespace(return_to=return_to),
+    )
+    assert travel._return_in_place(3) and asked == [bound_s(60 << 30)]
+    anew = travel._plan_at(3).spec.saving
+    assert anew is not None and (anew.start_from, anew.timeout_s) == ("3", bound_s(60 << 30))

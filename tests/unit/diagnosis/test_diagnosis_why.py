@@ -435,6 +435,15 @@ class TestFailures:
         assert cause.traceback.splitlines()[1:] == ['  File "/job/train.py", line 7, in main', "OSError: the cause"]
         assert (outlived.message, outlived.times) == ("first", 4000) and outlived.traceback.endswith("OSError: first\n")
 
+    def test_a_number_without_a_place_counts_nothing(self) -> None:
+        job = Job(2)
+        job.raises(0, "OSError", "no answer", nth=5)
+        job.steps(1)
+
+        (outlived,) = diagnose(evidence(job)).verdicts
+
+        assert isinstance(outlived, Raised) and outlived.was_outlived and outlived.times == 1
+
     def test_an_exception_of_a_thread_that_was_the_last_thing_may_be_the_cause(self) -> None:
         job = Job(2)
         job.steps(3)

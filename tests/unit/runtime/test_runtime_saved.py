@@ -33,16 +33,19 @@ class FakeCheckpoints:
 
     def __init__(self, error: Exception | None = None) -> None:
         self.asked: list[tuple[str, str]] = []
+        self.bounds: list[float] = []
         self.error = error
 
-    def save(self, name: str) -> dict[str, Any]:
+    def save(self, name: str, least_s: float) -> dict[str, Any]:
         self.asked.append(("save", name))
+        self.bounds.append(least_s)
         if self.error is not None:
             raise self.error
         return {"output_bytes": 7, "left": []}
 
-    def return_to(self, name: str, seal: str) -> dict[str, Any]:
+    def return_to(self, name: str, seal: str, least_s: float) -> dict[str, Any]:
         self.asked.append(("return", name + seal))
+        self.bounds.append(least_s)
         if self.error is not None:
             raise self.error
         return {"output_bytes": 3, "left": ["/a"]}
@@ -65,7 +68,15 @@ def test_a_request_is_carried_out(starter: Any) -> None:
         "left": ["/a"],
         "reported": [],
     }
-    assert checkpoints.asked == [("save", "1"), ("return", "1s")]
+    assert checkpoints.asked == [("save", "1"), ("return", "1s")] and checkpoints.bounds == [0, 0]
+
+
+def test_a_request_says_for_how_long_the_engine_may_run_at_least(starter: Any) -> None:
+    checkpoints = FakeCheckpoints()
+    assert ask(starter, checkpoints, do="save", name="1", least_s=900.5)["ok"]
+    assert ask(starter, checkpoints, do="return", name="1", seal="s", least_s=700.0)["ok"]
+    assert not ask(starter, checkpoints, do="save", name="1", least_s="long")["ok"]
+    assert checkpoints.bounds == [900.5, 700.0]
 
 
 @pytest.mark.parametrize(
@@ -121,8 +132,8 @@ def answering(session: Path, line: bytes) -> Iterator[list[bytes]]:
 
 def test_the_client_s_side(tmp_path: Path) -> None:
     with answering(tmp_path, b'{"ok": true, "output_bytes": 3, "left": ["/a"], "seal": "s"}\n') as heard:
-        assert StarterControl(tmp_path, 1).return_to("4", "t") == Answer(left=("/a",), seal="s")
-    assert json.loads(heard[0]) == {"do": "return", "name": "4", "seal": "t"}
+        assert StarterControl(tmp_path, 1).return_to("4", "t", 700.5) == Answer(left=("/a",), seal="s")
+    assert json.loads(heard[0]) == {"do": "return", "name": "4", "seal": "t", "least_s": 700.5}
     (tmp_path / CONTROL_FOLDER / CONTROL).unlink()
     (tmp_path / CONTROL_FOLDER / "dump.log").write_text("Error (criu/x.c:1): why")
     with answering(tmp_path, b'{"ok": false, "what": "no", "log": "dump.log"}\n'):
@@ -142,7 +153,9 @@ def test_the_client_waits_within_a_bound(tmp_path: Path) -> None:
         server.bind(str(tmp_path / CONTROL_FOLDER / CONTROL))
         server.listen(1)
         with pytest.raises(WaitTimeout, match="'save' for checkpoint 1"):
-            StarterControl(tmp_path, -29.9).save("1")
+            StarterControl(tmp_path, -29.9).save("1", -29.9)
+        with pytest.raises(WaitTimeout, match=r"waited 0\.2 s for"):
+            StarterControl(tmp_path, -29.9).save("1", -29.8)
 
 
 @pytest.fixture

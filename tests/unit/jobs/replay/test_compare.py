@@ -556,6 +556,25 @@ def test_of_a_redacted_exception_what_is_left_is_compared(
     assert (note in verdict.notes) is (is_redacted and verdict.outcome is not Outcome.DIVERGED)
 
 
+@pytest.mark.parametrize(("number", "outcome"), [("7", Outcome.IDENTICAL), ("9", Outcome.INCONCLUSIVE)])
+def test_where_an_exception_was_raised_is_known_from_the_first_of_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: str, outcome: Outcome
+) -> None:
+    first = {"type": "ValueError", "text": "<redacted>", "traceback": [LINE, "ValueError: ..."], "place": 1, "nth": 8}
+
+    def training(*arguments: Any, **more: Any) -> TinyLog:
+        log = training_with("incident", **first)(*arguments, **more)
+        log.note("incident", moment="2.2", type="ValueError", text="<redacted>", place=1, nth=9)
+        return log
+
+    monkeypatch.setattr(capsules, "write_training", training)
+    told = {"event": "exception", "type": "ValueError", "text": "anything", "moment": "2.2"}
+    raised = [{**told, "traceback": [line]} for line in (LINE, LINE.replace("7", number))]
+    finished = {"event": "finished", "code": 1, "moment": "2.2", "tally": {**ALL, "fingerprints": 6}}
+    incident = Incident(kind=IncidentKind.EXCEPTION, text="ValueError: <redacted>")
+    assert judged(tmp_path, monkeypatch, *raised, finished, incident=incident).outcome is outcome
+
+
 @pytest.mark.parametrize("until", [None, Moment(1, 1)])
 def test_every_exception_of_a_replay_is_in_the_record(
     until: Moment | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

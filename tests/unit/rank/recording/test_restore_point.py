@@ -10,18 +10,23 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 import torch
+from torchdata.nodes import IterableWrapper
+from torchdata.nodes import Loader as NodesLoader
+from torchdata.stateful_dataloader import StatefulDataLoader
 from waiting import wait_for
 
 import prismdbg
 from prismdbg.capsule.log.format import StepSource
 from prismdbg.capsule.state_snapshot import StateSnapshot
 from prismdbg.rank.recording import restore_point
+from prismdbg.rank.recording.loader_state import state_of
 from prismdbg.rank.recording.state_snapshots import StateSnapshots
 from prismdbg.settings.state_folders import states_of
 from prismdbg.settings.state_hold import HoldWatch, hold, hold_file, release
@@ -31,6 +36,7 @@ CROWDED = (
     "rank 0 received more than 256.0 MiB in small payloads before its restore point; 4.0 KiB of them may be dropped "
     f"(--window-bytes 9 B), and {SYNTHESIZED}"
 )
+SAMPLES = list(range(9))
 VENDORED = Path(__file__).parents[4] / "examples" / "vendored" / "prismdbg_hooks.py"
 
 
@@ -395,6 +401,44 @@ def test_a_loader_is_asked_nothing_before_its_first_epoch(tmp_path: Path) -> Non
     assert not loader.taken
     assert torch.equal(torch.get_rng_state(), drawn)
     assert not job.notes
+
+
+def of_torchdata() -> list[Any]:
+    """Asked before it is iterated over, the first draws a seed, the second a sample."""
+    return [StatefulDataLoader(SAMPLES, batch_size=None), NodesLoader(IterableWrapper(SAMPLES))]
+
+
+@pytest.mark.filterwarnings("ignore:'set_vital' is deprecated")
+@pytest.mark.parametrize("kind", [0, 1])
+def test_a_snapshot_leaves_a_loader_alone_that_has_not_begun(tmp_path: Path, kind: int) -> None:
+    """One for validation is iterated over long after the first snapshots."""
+    loader, model = of_torchdata()[kind], torch.nn.Linear(2, 2)
+    job = Job(tmp_path, 2, model=model, loader=loader)
+    job.model, as_made, drawn = model, dict(vars(loader)), torch.get_rng_state()
+    job.snapshots.reached(job.objects)
+    job.steps(3)
+    job.begin_step()
+    job.await_steps(2)
+    assert vars(loader) == as_made and torch.equal(torch.get_rng_state(), drawn)
+    assert job.snapshot(2).objects["loader"] is None
+
+
+@pytest.mark.filterwarnings("ignore:'set_vital' is deprecated")
+@pytest.mark.parametrize("kind", [0, 1])
+@pytest.mark.parametrize("loaded", [False, True])
+def test_a_loader_that_has_begun_is_asked_also_where_it_did_before_the_restore_point(kind: int, loaded: bool) -> None:
+    """And one with a loaded state says this, without an iterator."""
+    loader, other = of_torchdata()[kind], of_torchdata()[kind]
+    assert list(islice(loader, 3)) == SAMPLES[:3]
+    if loaded:
+        again = of_torchdata()[kind]
+        again.load_state_dict(state_of(loader))
+        as_loaded, loader = dict(vars(again)), again
+        other.load_state_dict(state_of(loader))
+        assert vars(loader) == as_loaded
+    else:
+        other.load_state_dict(state_of(loader))
+    assert list(other) == SAMPLES[3:]
 
 
 def test_a_program_without_a_restore_point_is_told_once(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
