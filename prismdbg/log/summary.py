@@ -21,6 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from prismdbg.capsule.log import format as fmt
+from prismdbg.capsule.log.notes import MOST_PLACES
 from prismdbg.capsule.log.reader import event_segments
 from prismdbg.capsule.log.records import RecordDecoder
 from prismdbg.capsule.transfer import open_plain
@@ -42,7 +43,6 @@ _MARKS = frozenset(map(int, (fmt.Kind.STEP, fmt.Kind.MARK)))
 _FIRST_SLOT = fmt.HEADER.size // seg.SLOT_BYTES
 # Notes of a kind that a rank writes again and again, with a traceback or without: the first, and as many of the newest.
 MOST_ALIKE = 32
-MOST_PLACES = 64  # that raised, as a rank numbers them: of each its first traceback, which its later notes lack
 _REPEATED = re.compile(rb'\{"kind": ?"(incident|failed)"')
 _PLACE = re.compile(rb'"place": ?(\d+)')
 _ALL = 1 << 32  # no segment has this number

@@ -6,10 +6,9 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Any
 
-from prismdbg.capsule.log.notes import raised_at
+from prismdbg.capsule.log.notes import MOST_PLACES, raised_at
 
 MOST_ALIKE = 8  # of one place, with their tracebacks
-MOST_PLACES = 64  # that have a number and are counted
 MOST_LINES = 16  # of the traceback, where the place has no number: any of these may be the one that ends the program
 
 

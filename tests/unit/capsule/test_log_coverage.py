@@ -25,6 +25,7 @@ from prismdbg.errors import CapsuleError, NotReplayable
 from prismdbg.jobs.capture.assemble import Ingredients, assemble
 from prismdbg.jobs.storage.run_folder import RunFolder, write_json
 from prismdbg.jobs.storage.verify import findings, require_replayable
+from prismdbg.model import ops
 from prismdbg.model.collective import State
 from prismdbg.model.moment import Moment
 from prismdbg.rank.replay.peers import RecordedPeers
@@ -120,7 +121,8 @@ def answered(capsule: Capsule) -> bool:
             [] if record.op == "barrier" or (record.op == "broadcast_" and record.root == 0) else [torch.zeros(4)]
         )
         try:
-            answer = peers.answer(cast(Any, SimpleNamespace(received=received)), record)
+            call = SimpleNamespace(received=received, spec=ops.OPS[record.op], rank=0, root=record.root)
+            answer = peers.answer(cast(Any, call), record)
         except CapsuleError:
             return False
         if answer is None and record.state is State.COMPLETED:

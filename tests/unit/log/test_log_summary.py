@@ -14,12 +14,13 @@ from hypothesis import strategies as st
 from tiny_log import TinyLog
 
 from prismdbg.capsule.log import format as fmt
+from prismdbg.capsule.log.notes import MOST_PLACES
 from prismdbg.capsule.log.reader import event_segments
 from prismdbg.errors import CapsuleError
 from prismdbg.log import step_rows
 from prismdbg.log.columns import NOT_ENDED, LogColumns, read_columns
 from prismdbg.log.folding import fold, split_before
-from prismdbg.log.summary import MOST_ALIKE, MOST_PLACES, preface_of_capsule, summarize, summarized
+from prismdbg.log.summary import MOST_ALIKE, preface_of_capsule, summarize, summarized
 
 SEGMENT_BYTES = 1 << 14
 DEEDS = ("issue", "complete", "fail", "nan", "receive nan", "step", "note", "segment", "fold", "summarize")

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from prismdbg.rank.recording.repeated_exceptions import MOST_ALIKE, MOST_LINES, MOST_PLACES, RepeatedExceptions
+from prismdbg.capsule.log.notes import MOST_PLACES
+from prismdbg.rank.recording.repeated_exceptions import MOST_ALIKE, MOST_LINES, RepeatedExceptions
 
 
 def raised(text: str = "no answer", line: int = 9, **more: Any) -> dict[str, Any]:
