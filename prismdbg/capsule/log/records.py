@@ -142,7 +142,8 @@ def part(body: bytes, offset: int, size: int) -> bytes:
 class TensorLists:
     """The lists of tensors in one log, each kept once: collectives that are alike share theirs.
 
-    A record may say that a tensor comes many times over, so what lists take is bounded for the log as a whole.
+    A record may say that a tensor comes many times over, so what lists take beyond the records' own entries is bounded
+    for the log as a whole.
     """
 
     def __init__(self) -> None:
@@ -173,11 +174,11 @@ class TensorLists:
         listed = sum(count for _, count in runs)
         if listed > MAX_TENSORS:
             raise ValueError(f"a collective of {listed} tensors; the limit is {MAX_TENSORS}")
-        self._add(listed)
+        self._add(listed, len(runs))
         return Tensors.of_runs(runs)
 
-    def _add(self, listed: int) -> None:
-        self._listed += listed
+    def _add(self, listed: int, entries: int) -> None:
+        self._listed += listed - entries
         if self._listed > MAX_LISTED_TENSORS:
             raise ValueError(f"more than {MAX_LISTED_TENSORS} tensors in lists that differ")
 
@@ -186,7 +187,7 @@ class RecentLists(TensorLists):
     """Of a log that is followed for weeks, of which nobody holds more than a few collectives: those read last, however
     many differ."""
 
-    def _add(self, listed: int) -> None:
+    def _add(self, listed: int, entries: int) -> None:
         if self._listed + listed > MOST_RECENT:
             self._known.clear()
             self._listed = 0

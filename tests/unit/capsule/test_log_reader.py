@@ -14,6 +14,7 @@ from tiny_log import FLOATS, TinyLog, write_training
 
 from prismdbg.capsule.log import format as fmt
 from prismdbg.capsule.log import reader as log_reader
+from prismdbg.capsule.log import records
 from prismdbg.capsule.log.events import Completion, Event, Note, StepMark
 from prismdbg.capsule.log.reader import LogReader, iter_logs, read_log, read_payload, read_payload_into, was_cut
 from prismdbg.errors import CapsuleError
@@ -109,6 +110,19 @@ def test_point_to_point_has_an_identity_of_its_own(tmp_path: Path) -> None:
     (collective,) = read_log(tmp_path).collectives
     assert collective.identity == Identity("0", 4, "recv_", 1, 0)
     assert collective.fingerprint is None
+
+
+def test_lists_that_differ_in_each_call_are_read_however_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of an all_to_all whose parts differ. The log itself is as large as they are."""
+    monkeypatch.setattr(records, "MAX_LISTED_TENSORS", 8)
+    log = TinyLog(tmp_path)
+    for number in range(1, 50):
+        log.complete(
+            log.issue(0, number, op="alltoall_", inputs=[TensorMeta((number, part), "float32") for part in (1, 2)])
+        )
+    assert [record.inputs[1].shape for record in read_log(tmp_path).collectives] == [
+        (number, 2) for number in range(1, 50)
+    ]
 
 
 def test_a_repeated_tensor_is_written_once(tmp_path: Path) -> None:
