@@ -25,8 +25,8 @@ MAX_INSTALLED_FILES = 400_000
 MAX_TENSORS = 1 << 16
 # Of one tensor in another tool's files, whose number of elements is a product: torch's operators take 64.
 MAX_DIMENSIONS = 256
-# Different lists of tensors in one log, counted tensor by tensor beyond the entries of the records, which take the log's
-# own bytes; lists that are equal are kept once. A step of 8,192 ranks that gathers into lists has 8,192 in a list, and
+# Different lists of tensors in one log, counted tensor by tensor beyond the entries of the records, which are as large
+# as the log; lists that are equal are kept once. A step of 8,192 ranks that gathers into lists has 8,192 in a list, and
 # the same lists in every step.
 MAX_LISTED_TENSORS = 1 << 24
 # Parsed images of a checkpoint: 65,530 mappings, Linux's own limit, take 4 MiB; 100,000 open files 10 MiB.
