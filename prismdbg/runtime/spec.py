@@ -24,6 +24,7 @@ from prismdbg.runtime.environment import Environment
 from prismdbg.runtime.limits import Limits, usual
 
 RANK, GIVEN, CONTROL_FOLDER, OUTPUT = "rank", "given", "control", "output"
+RESTORE_S = 120.0  # at least, for an image to be restored
 COPIED_BYTES = 16 << 20  # of one file
 
 
@@ -106,7 +107,7 @@ class ImageOrigin:
     doing: str = "restore the rank"
     leads_session: bool = True
     standards: tuple[tuple[int, str], ...] = ()
-    timeout_s: float = 120.0
+    timeout_s: float = RESTORE_S
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -150,10 +150,10 @@ def connect(plan: Plan, running: RunningRank, deadline: Deadline = NEVER) -> Age
 
 
 def _most_s(plan: Plan, deadline: Deadline) -> float:
-    """Seconds to wait for the agent. A program may compile and build first, for as long as `--timeout` allows, else
-    `START_BOUND_S`."""
+    """Seconds to wait for the agent. An image is read for as long as its size takes. A program may compile and build
+    first, for as long as `--timeout` allows, else `START_BOUND_S`."""
     if isinstance(plan.spec.origin, ImageOrigin):
-        return AGENT_BOUND_S
+        return max(AGENT_BOUND_S, plan.spec.origin.timeout_s)  # it answers once it is restored
     return START_BOUND_S if deadline == NEVER else deadline.bound_s
 
 

@@ -19,7 +19,7 @@ from prismdbg.capsule.manifest import Origin
 from prismdbg.capsule.rank_json import RankJson, given_through_a_pipe, is_environment, start_bytes, startable_again
 from prismdbg.capsule.spawned import is_spawned
 from prismdbg.checkpoint import choice
-from prismdbg.checkpoint.engine import OpenFile, Program
+from prismdbg.checkpoint.engine import OpenFile, Program, bound_s
 from prismdbg.checkpoint.gpu_part import require_gpus
 from prismdbg.errors import CapsuleError, FacilityError, UsageError
 from prismdbg.jobs.capture import rank_package
@@ -40,6 +40,7 @@ from prismdbg.runtime.seccomp_filter import rank_filter
 from prismdbg.runtime.spec import (
     CONTROL_FOLDER,
     GIVEN,
+    RESTORE_S,
     Bind,
     ImageOrigin,
     LaidFile,
@@ -150,6 +151,7 @@ def _plan_image(request: ReplayRequest, session: Path, own: RankFolder) -> Plan:
             doing=f"restore rank {capsule.manifest.rank}",
             leads_session=image.leads_session,
             standards=tuple((s.number, s.key) for s in image.standards),
+            timeout_s=restore_s(capsule),
         ),
         session=session,
         python=str(rank["executable"]),
@@ -272,9 +274,18 @@ def _require_startable(rank: RankJson, environment: dict[str, str]) -> None:
         )
 
 
+def restore_s(capsule: Capsule) -> float:
+    """For how long its image may be read: from a file server that may take as long as to write it."""
+    return max(RESTORE_S, bound_s(_image_bytes(capsule)))
+
+
+def _image_bytes(capsule: Capsule) -> int:
+    files = capsule.manifest.files
+    return sum(entry.size_bytes for name, entry in files.items() if name.startswith(f"{layout.CHECKPOINT}/"))
+
+
 def _limits(request: ReplayRequest, session: Path) -> Limits:
-    files = request.capsule.manifest.files
-    image_bytes = sum(entry.size_bytes for name, entry in files.items() if name.startswith(f"{layout.CHECKPOINT}/"))
+    image_bytes = _image_bytes(request.capsule)
     return request.limits.over(usual(max(image_bytes, request.capsule.rank().get("peak_bytes", 0)), session))
 
 

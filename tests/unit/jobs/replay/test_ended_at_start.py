@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 from counting import short_folder
 
 from prismdbg.errors import RankLost, WaitTimeout
-from prismdbg.jobs.replay import replay
+from prismdbg.jobs.replay import replay, replay_plan
 from prismdbg.jobs.replay.replay import connect
 from prismdbg.jobs.replay.replay_plan import Plan
 from prismdbg.model.deadline import NEVER, Deadline
@@ -48,12 +48,21 @@ def test_what_it_printed_is_in_the_error_and_the_hint_is_advice(own: RankFolder,
 
 
 PROGRAM = ProgramOrigin(executable="/bin/python", argv=(), env={}, cwd="/")
-IMAGE = object.__new__(ImageOrigin)
+SMALL, LARGE = (
+    ImageOrigin(engine=cast(Any, None), images=Path(), root_pid=1, pids=(1,), names=(), timeout_s=bound_s)
+    for bound_s in (60.0, 1500.0)
+)
 
 
 @pytest.mark.parametrize(
     ("origin", "given_s", "most_s"),
-    [(PROGRAM, 7200.0, 7200.0), (PROGRAM, None, 900.0), (IMAGE, 7200.0, 90.0), (IMAGE, None, 90.0)],
+    [
+        (PROGRAM, 7200.0, 7200.0),
+        (PROGRAM, None, 900.0),
+        (SMALL, 7200.0, 90.0),
+        (SMALL, None, 90.0),
+        (LARGE, None, 1500.0),
+    ],
 )
 def test_a_program_may_take_as_long_as_the_command_until_it_imports_torch(
     own: RankFolder, monkeypatch: pytest.MonkeyPatch, origin: object, given_s: float | None, most_s: float
@@ -74,6 +83,16 @@ def test_a_program_may_take_as_long_as_the_command_until_it_imports_torch(
         connect(cast(Plan, plan), cast(RunningRank, SimpleNamespace()), deadline)
     assert str(late.value) == "waited; its last output:\ncompiling kernels" and late.value.hint == "try again"
     assert bounds == [pytest.approx(most_s, abs=5)]
+
+
+@pytest.mark.parametrize(("gib", "least_s"), [(0, 120), (1, 120), (64, 64 * 1024 / 50)])
+def test_a_large_image_may_be_read_for_as_long_as_it_may_be_written(gib: int, least_s: float) -> None:
+    files = {
+        "checkpoint/pages-1.img": SimpleNamespace(size_bytes=gib << 30),
+        "log/0": SimpleNamespace(size_bytes=1 << 40),
+    }
+    capsule = SimpleNamespace(manifest=SimpleNamespace(files=files))
+    assert least_s <= replay_plan.restore_s(cast(Any, capsule)) <= least_s + 120
 
 
 def test_the_end_of_the_time_is_told_with_what_it_printed(own: RankFolder) -> None:
