@@ -91,7 +91,7 @@ broad: compiled ## Run the tests of `make test` on all other runtimes, recorders
 	@$(TESTS) -m broad $(ARGS)
 
 # Each in turn, also after one has failed: the last lines say which did.
-test-all: ## Run `make test`, `make broad` and `make slurm`: the full matrices, in a few hours.
+test-all: ## Run `make test`, `make broad` and `make slurm`: the full matrices of this torch without a GPU, in a few hours.
 	@$(MAKE) --keep-going --no-print-directory test broad slurm
 
 soak: setup ## Record, capture and replay the main job N times (default 40); stop at the first failure.

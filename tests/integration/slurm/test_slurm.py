@@ -114,7 +114,9 @@ def test_a_nan_of_the_second_node_is_captured_and_replayed_on_the_first(cluster:
     assert Capsule.open(capsule).manifest.rank == 3 and node_of(job.run.ranks / "3") == "n2"
 
     why = job.says("why")
-    assert why.startswith("certain: rank 3 sent the first NaN or Inf") and "goes_wrong_on_a_rank.py:" in why, why
+    program = INTEGRATION / "node_jobs" / "goes_wrong_on_a_rank.py"
+    line = 1 + next(at for at, text in enumerate(program.read_text().splitlines()) if "all_reduce(" in text)
+    assert why.startswith("certain: rank 3 sent the first NaN or Inf") and f"{program.name}:{line}" in why, why
     assert "node n2: rank 3" in why, why
     assert "node n1 (rank 0, rank 1): ended" in job.says("status", cluster.two)
     verdict = cluster.one.prismdbg("replay", capsule, "--runtime", "local", "--json")
