@@ -62,7 +62,7 @@ class Connection:
 
     def _send_some(self, data: memoryview, end: float) -> int:
         with contextlib.suppress(BlockingIOError):
-            return self._sock.send(data)
+            return self._sock.send(data, socket.MSG_NOSIGNAL)  # a program may end of SIGPIPE
         if not self._is_ready(select.POLLOUT, end - time.monotonic()):
             raise RankLost(f"the other end of the agent's socket has not read for {SEND_S:g} s")
         return 0

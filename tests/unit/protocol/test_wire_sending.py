@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 
@@ -105,3 +107,20 @@ def test_a_closed_one_neither_sends_nor_receives(pair: tuple[socket.socket, sock
         connection.send(LARGE)
     with pytest.raises(RankLost):
         connection.receive(1.0, "a reply")
+
+
+def test_a_program_that_ends_of_a_broken_pipe_is_not_ended_by_a_client_that_left() -> None:
+    program = """
+import signal, socket
+from prismdbg.errors import RankLost
+from prismdbg.protocol.wire import Connection
+signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+ours, theirs = socket.socketpair()
+theirs.close()
+try:
+    Connection(ours).send({})
+except (OSError, RankLost):
+    print("goes on")
+"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert (ended.returncode, ended.stdout) == (0, "goes on\n"), ended.stderr
