@@ -398,31 +398,30 @@ def test_what_fails_is_said_once_and_tried_more_and_more_seldom(
     assert len(watched.taken) == tries + 4, "as before, once there was one"
 
 
-def test_what_can_never_be_done_is_not_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _too_slow(_: str) -> Exception:
+    return CheckpointTooSlow("it was not complete within 90 s")
+
+
+@pytest.mark.parametrize(
+    ("fails", "never", "said"),
+    [
+        (_full, CheckpointError("it has an NCCL communicator"), "NCCL communicator"),
+        (_too_slow, None, "not complete within 90 s; no further one is taken"),  # the next would hold the rank as long
+    ],
+)
+def test_what_can_never_be_done_is_not_tried_again(
+    fails: Any, never: CheckpointError | None, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     watched = Watched(tmp_path, monkeypatch, "10s")
-    monkeypatch.setattr(checkpoints, "why_never", lambda _: CheckpointError("it has an NCCL communicator"))
-    watched.fails = _full
+    monkeypatch.setattr(checkpoints, "why_never", lambda _: never)
+    watched.fails = fails
     for step in (5, 5000, 100_000):
         watched.come_to(step)
         watched.look()
         watched.look()
     assert sorted(name for name, _ in watched.taken) == ["0", "1"]
     problems = read_json(tmp_path / "supervisor.json")["problems"]
-    assert len(problems) == 2 and all("NCCL communicator" in text for text in problems)
-
-
-def test_one_that_was_too_slow_is_not_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The next try would hold the rank as long, and might end it."""
-    watched = Watched(tmp_path, monkeypatch, "10s")
-    monkeypatch.setattr(checkpoints, "why_never", lambda _: None)
-    watched.fails = lambda _: CheckpointTooSlow("it was not complete within 90 s")
-    for step in (5, 5000, 100_000):
-        watched.come_to(step)
-        watched.look()
-        watched.look()
-    assert sorted(name for name, _ in watched.taken) == ["0", "1"]
-    problems = read_json(tmp_path / "supervisor.json")["problems"]
-    assert len(problems) == 2 and all("not complete within 90 s; no further one is taken" in text for text in problems)
+    assert len(problems) == 2 and all(said in text for text in problems)
 
 
 def test_a_machine_without_an_engine_takes_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
