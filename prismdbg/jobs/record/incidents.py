@@ -205,6 +205,7 @@ class _Attempt:
     _fired: set[str] = field(default_factory=set)
     _raised_first: tuple[str, int] | None = None  # of the exception that has fired: whose, and when
     _outlived: int = 0
+    _went_on_ns: dict[str, int] = field(default_factory=dict)  # by folder: when a rank was last seen to do so
 
     @property
     def settling(self) -> bool:
@@ -299,12 +300,15 @@ class _Attempt:
         self._raised_since_ns = None
         raised, self._raised = self._raised, []
         self._fired |= {_raised_by(note) for _, note in raised}
-        folder, note = min(raised, key=lambda one: (says_lost_peer(one[1]), one[1].time_ns))
+        folder, note = min(raised, key=lambda one: (says_lost_peer(one[1]), self._is_outlived(*one), one[1].time_ns))
         of_thread = bool(note.data.get("thread"))
         self._raised_first = None if of_thread else (folder, note.time_ns)
         text = f"{note.data.get('type')}: {note.data.get('text')}{self._who_left(folder, note.time_ns)}"
         incident = Incident(kind=_kind(note), text=text, moment=moment_of(note.data))
         return [Wanted(folder=folder, incident=incident, time_ns=note.time_ns, of_thread=of_thread)]
+
+    def _is_outlived(self, folder: str, note: Note) -> bool:
+        return note.time_ns < self._went_on_ns.get(folder, 0)
 
     def _who_left(self, folder: str, time_ns: int) -> str:
         """The first rank that had ended with an error by then: what is raised for a lost peer names no rank."""
@@ -321,6 +325,7 @@ class _Attempt:
     def note_outlived(self, folder: str, time_ns: int) -> None:
         """A rank goes on: if its exception has fired, it was only printed, and what ends ranks is still to come. Only
         a few times: some programs print one in each step."""
+        self._went_on_ns[folder] = max(self._went_on_ns.get(folder, 0), time_ns)
         if self._raised_first is None or self._raised_first[0] != folder or time_ns <= self._raised_first[1]:
             return
         self._raised_first = None

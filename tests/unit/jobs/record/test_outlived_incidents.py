@@ -60,6 +60,16 @@ def test_what_a_thread_raised_is_told_to_be_of_one() -> None:
         assert wanted.of_thread is bool(thread)
 
 
+def test_one_that_was_outlived_does_not_hide_the_one_that_ended_a_short_job() -> None:
+    """All that a job of less than a second raised is decided about at once."""
+    watch = a_watch()
+    data = {"type": "ValueError", "incident": "exception"}
+    watch.feed("0", Note("incident", 10, {**data, "text": "outlived", "thread": True}), SECOND_NS)
+    watch.feed("0", StepMark(1, 20, StepSource.OPTIMIZER), SECOND_NS)
+    watch.feed("0", Note("incident", 30, {**data, "text": "the end"}), SECOND_NS)
+    assert [wanted.incident.text for wanted in watch.due(SECOND_NS, True)] == ["ValueError: the end"]
+
+
 def test_an_exception_after_it_is_one_too() -> None:
     watch = a_watch()
     raises(watch, "0", 10)
