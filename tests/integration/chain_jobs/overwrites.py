@@ -22,7 +22,7 @@ def main() -> None:
     torch.manual_seed(state["seed"])
     model = torch.nn.Linear(16, 16)
     model.load_state_dict(torch.load(str(home / "model.pt")))
-    print(state, rate, counted, once, flush=True)
+    print(f"{state} {rate} {counted} {once}", flush=True)
     dist.barrier()
     optimizer = torch.optim.SGD(model.parameters(), lr=rate)
     for step in range(1, STEPS + 1):

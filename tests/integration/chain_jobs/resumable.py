@@ -20,11 +20,11 @@ def main() -> None:
     first = 1
     if saved.exists():
         first = torch.load(saved)["step"]
-        print("goes on from", first, flush=True)
+        print(f"goes on from {first}", flush=True)
     if (out / "native.pt").exists():
         first = torch.load(str(out / "native.pt"))["step"]
-        print("goes on from", first, flush=True)
-    print(settings, "found", sorted(path.name for path in out.glob("*")), flush=True)
+        print(f"goes on from {first}", flush=True)
+    print(f"{settings} found {sorted(path.name for path in out.glob('*'))}", flush=True)
     dist.barrier()
     for step in range(first, steps + 1):
         optimizer.zero_grad()

@@ -23,4 +23,4 @@ for world, pair in enumerate(([0, 1], [1, 2])):
             dist.all_reduce(value, group=group)
             given.append(value[0].item())
     dist.destroy_process_group()
-print("result", RANK, given, flush=True)
+print(f"result {RANK} {given}", flush=True)

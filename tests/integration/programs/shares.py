@@ -43,7 +43,7 @@ def launch(rendezvous: str) -> None:
         min_nodes=1, max_nodes=1, nproc_per_node=WORLD, rdzv_backend="c10d", rdzv_endpoint="127.0.0.1:0",
         run_id="shares", max_restarts=0, monitor_interval=0.1, start_method="spawn",
     )  # fmt: skip
-    print("result", sorted(elastic_launch(config, of_launch)(rendezvous).items()), flush=True)
+    print(f"result {sorted(elastic_launch(config, of_launch)(rendezvous).items())}", flush=True)
 
 
 def start(rendezvous: str, asks: bool) -> None:
@@ -53,7 +53,7 @@ def start(rendezvous: str, asks: bool) -> None:
     started = mp.spawn(train, given, nprocs=WORLD, join=False)
     go.set()
     if not asks:
-        print("result", sorted(results.get() for _ in range(WORLD)), flush=True)
+        print(f"result {sorted(results.get() for _ in range(WORLD))}", flush=True)
     while not started.join():
         pass
 
