@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from prismdbg.capsule.partial import temporary_folder
+from prismdbg.cli.options.addresses import Fetched
 from prismdbg.cli.options.archive_keys import archive_keys
 from prismdbg.cli.options.sharing import for_others
 from prismdbg.cli.terminal import long_work
@@ -26,7 +27,7 @@ from prismdbg.render import console
 
 
 @click.command()
-@click.argument("capsule", type=click.Path(path_type=Path))
+@click.argument("capsule", type=Fetched())
 @click.option(
     "--push",
     metavar="IMAGE",

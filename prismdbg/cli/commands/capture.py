@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from prismdbg.capsule.manifest import Origin
+from prismdbg.cli.options.addresses import LocalPath
 from prismdbg.cli.options.param_types import seconds
 from prismdbg.cli.terminal import long_work
 from prismdbg.jobs.capture.awaited import Awaited
@@ -16,7 +17,7 @@ from prismdbg.render import console
 
 
 @click.command()
-@click.argument("run", type=click.Path(path_type=Path))
+@click.argument("run", type=LocalPath())
 @click.option("--rank", type=click.IntRange(min=0), required=True, metavar="N", help="Capture this rank.")
 @click.option(
     "--window",

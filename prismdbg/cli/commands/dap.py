@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from prismdbg.cli.options.addresses import Fetched
 from prismdbg.cli.options.archive_keys import archive_keys
 from prismdbg.cli.options.capsule_or_run import RANK_OF_RUN, capsule_at
 from prismdbg.cli.options.limit_options import limits
@@ -22,7 +23,7 @@ from prismdbg.runtime.limits import Asked
 
 
 @click.command()
-@click.argument("capsule", type=click.Path(path_type=Path), metavar="[CAPSULE|RUN]", required=False)
+@click.argument("capsule", type=Fetched(), metavar="[CAPSULE|RUN]", required=False)
 @RANK_OF_RUN
 @RUNTIME
 @ALLOW_WRITES

@@ -10,6 +10,7 @@ import click
 
 from prismdbg.checkpoint import choice
 from prismdbg.cli.exit_codes import ExitCode
+from prismdbg.cli.options.addresses import LocalPath
 from prismdbg.cli.terminal import long_work
 from prismdbg.errors import UsageError
 from prismdbg.jobs.capture.reach import Reach, reach_of_ranks
@@ -26,7 +27,7 @@ _OPTIONAL = frozenset({"gpu", "sensors", "gpu sensors"})
     "--job",
     "run",
     metavar="RUN",
-    type=click.Path(path_type=Path),
+    type=LocalPath(),
     help="Check whether each rank of the job in RUN can be captured, instead of checking this machine.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")

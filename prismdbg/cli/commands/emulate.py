@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from prismdbg.cli.options.addresses import Fetched
 from prismdbg.cli.options.emulated_job import emulated_job
 from prismdbg.cli.options.launched_job import JOB, NEW_RUN, TAKES_JOB
 from prismdbg.cli.options.memory_options import MEMORY, MEMORY_CAP
@@ -48,7 +49,7 @@ MOST_ROWS = 40
 )
 @click.option(
     "--donor",
-    type=click.Path(path_type=Path),
+    type=Fetched(),
     metavar="RUN",
     help="Let peers send values of this earlier run, emulated or recorded with --window all.",
 )

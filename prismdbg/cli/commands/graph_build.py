@@ -10,6 +10,7 @@ import click
 
 from prismdbg.capsule import layout
 from prismdbg.cli.options import output_file, what_if_options
+from prismdbg.cli.options.addresses import Fetched
 from prismdbg.cli.options.archive_keys import archive_keys
 from prismdbg.cli.options.param_types import seconds
 from prismdbg.cli.options.place_options import ALLOW_WRITES, RUNTIME_OF_CAPSULE
@@ -20,6 +21,7 @@ from prismdbg.importers.formats import is_imported
 from prismdbg.job_graph.builder import GraphRequest, build_graph
 from prismdbg.job_graph.captured_rank import CapturedRequest, captured_graph, with_captured
 from prismdbg.jobs.storage.archive_crypto import Keys
+from prismdbg.jobs.storage.remote.fetched_cache import is_fetched
 from prismdbg.jobs.storage.run_folder import RunFolder
 from prismdbg.render import console
 from prismdbg.simulate.graph import graph_file
@@ -30,7 +32,7 @@ GRAPH_SUFFIX = Path(graph_file.FILE_NAME).suffix
 
 
 @click.command("build")
-@click.argument("path", type=click.Path(path_type=Path, exists=True), metavar="RUN|CAPSULE|TRACES")
+@click.argument("path", type=Fetched(exists=True), metavar="RUN|CAPSULE|TRACES")
 @click.option(
     "--mesh",
     "mesh_text",
@@ -42,7 +44,7 @@ GRAPH_SUFFIX = Path(graph_file.FILE_NAME).suffix
 )
 @click.option("--step", type=click.IntRange(0), metavar="N", help="Use step N.  [default: the last complete step]")
 @click.option(
-    "--with", "captured", multiple=True, type=click.Path(path_type=Path, exists=True), metavar="CAPSULE",
+    "--with", "captured", multiple=True, type=Fetched(exists=True), metavar="CAPSULE",
     help="Put this captured rank into the graph of RUN, at its own mesh coordinates.",
 )  # fmt: skip
 @click.option("--as-recorded", is_flag=True, help="Keep every rank's own times and the recorded transfers of RUN.")
@@ -115,8 +117,15 @@ def command(
         else:
             graph = captured_graph(replayed, mesh, axes, console.say)
         graph = _changed(graph, stretch, [replace(replayed, capsule=capsule) for capsule in captured])
+    _save(graph, output or _default_output(path))
+
+
+def _default_output(path: Path) -> Path:
+    """In a run, beside anything else; here where it was fetched: the copy stays as the store has it."""
+    if is_fetched(path):
+        return Path.cwd() / f"{path.name}.graph.npz"
     inside = RunFolder(path).run_json.is_file()
-    _save(graph, output or (path / graph_file.FILE_NAME if inside else path.with_name(f"{path.name}.graph.npz")))
+    return path / graph_file.FILE_NAME if inside else path.with_name(f"{path.name}.graph.npz")
 
 
 def _changed(graph: JobGraph, stretch: Sequence[str], captured: Iterable[CapturedRequest]) -> JobGraph:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from prismdbg.cli.options.addresses import LocalPath
 from prismdbg.cli.terminal import long_work
 from prismdbg.jobs.capture.agent_sockets import remove_dead_sockets
 from prismdbg.jobs.storage import inventory
@@ -14,7 +15,7 @@ from prismdbg.render import console
 
 
 @click.command()
-@click.argument("folders", nargs=-1, type=click.Path(path_type=Path), metavar="[FOLDER]...")
+@click.argument("folders", nargs=-1, type=LocalPath(), metavar="[FOLDER]...")
 @click.option("--environments", is_flag=True, help="List the container images of replays instead.")
 @click.option("--json", "as_json", is_flag=True, help="Print the list as JSON.")
 @long_work.shown()

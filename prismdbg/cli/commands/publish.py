@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from prismdbg.cli.options.addresses import LocalPath
 from prismdbg.cli.terminal import long_work
 from prismdbg.jobs.storage.fresh_logs import publish_left
 from prismdbg.jobs.storage.run_folder import RunFolder
@@ -13,7 +14,7 @@ from prismdbg.render import console
 
 
 @click.command()
-@click.argument("run", type=click.Path(path_type=Path))
+@click.argument("run", type=LocalPath())
 @long_work.shown()
 def command(run: Path) -> None:
     """Copy the logs that ranks wrote on this node into RUN.

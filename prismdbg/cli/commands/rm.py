@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from prismdbg.cli.options.addresses import LocalPath
 from prismdbg.cli.options.param_types import size
 from prismdbg.cli.terminal import long_work
 from prismdbg.errors import UsageError
@@ -17,7 +18,7 @@ from prismdbg.render import console
 
 
 @click.command()
-@click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
+@click.argument("paths", nargs=-1, type=LocalPath())
 @click.option("--keep", type=click.IntRange(min=1), help="Keep the newest N capsules of each folder.", metavar="N")
 @click.option("--keep-bytes", type=size, help="Keep the newest capsules of each folder that fit into SIZE.")
 @click.option(

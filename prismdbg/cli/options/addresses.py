@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from prismdbg.errors import UsageError
 from prismdbg.render import console
 
 if TYPE_CHECKING:
@@ -26,8 +27,8 @@ _MARK = "://"  # of every address; a path may have it, too
 class Fetched(click.Path):
     """What a command reads. An address is fetched first, and the command gets the path of the copy."""
 
-    def __init__(self) -> None:
-        super().__init__(path_type=Path)
+    def __init__(self, *, exists: bool = False) -> None:
+        super().__init__(path_type=Path, exists=exists)
 
     def convert(self, value: Any, param: click.Parameter | None, context: click.Context | None) -> Any:
         fetch = _fetching(value) if isinstance(value, str) else None
@@ -35,6 +36,22 @@ class Fetched(click.Path):
             return super().convert(value, param, context)
         with (nullcontext if context is None else context.meta.get(SHOWN, nullcontext))():
             return fetch(console.announce)
+
+
+class LocalPath(click.Path):
+    """A path of this machine, of a command that writes there while a job runs, or removes what is there."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, context: click.Context | None) -> Any:
+        if isinstance(value, str) and _address(value) is not None:
+            command = "This" if context is None else f"`{context.info_name}`"
+            raise UsageError(
+                f"{command} needs a folder of this machine, and {value} is an address",
+                hint="give a path; `prismdbg gather RUN -o ADDRESS` uploads a run that has ended",
+            )
+        return super().convert(value, param, context)
 
 
 def _fetching(text: str) -> Callable[[Callable[[str], None]], Path] | None:

@@ -30,7 +30,12 @@ READ = (
     ("diff",),
     ("memory",),
     ("telemetry",),
+    ("build",),
+    ("dap",),
+    ("graph build",),
+    ("emulate --world 2 -o out --donor", "--", "true"),
 )
+HERE = ("record -o", "capture", "publish", "list", "rm", "doctor --job")
 
 
 @pytest.mark.parametrize("line", READ, ids=lambda line: line[0])
@@ -38,8 +43,40 @@ def test_what_is_not_at_an_address_is_said(
     line: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     at = f"file://{tmp_path}/none.tar.zst"
-    assert main.run([line[0], at, *line[1:]]) == 2
+    assert main.run([*line[0].split(), at, *line[1:]]) == 2
     assert f"nothing is at {at}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("line", HERE)
+def test_a_command_that_needs_a_folder_says_so_of_an_address(line: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run([*line.split(), "s3://bucket/run"]) == 2
+    said = capsys.readouterr().err
+    assert f"`{line.split()[0]}` needs a folder of this machine, and s3://bucket/run is an address" in said
+    assert "gather" in said
+
+
+def test_a_graph_of_what_was_fetched_is_written_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The copy stays as the store has it, and the next command does not fetch it again."""
+    monkeypatch.setenv("PRISMDBG_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    _recorded(tmp_path / "run")
+    push(tmp_path / "run", Address(f"file://{tmp_path}/store/run"), lambda _: None)
+    assert main.run(["graph", "build", f"file://{tmp_path}/store/run", "--mesh", "dp=2", "--alike", "dp"]) == 0, (
+        capsys.readouterr().err
+    )
+    assert [path.name for path in (tmp_path / "here").iterdir()] == ["run.graph.npz"]
+    assert not list((tmp_path / "cache").rglob("graph.npz"))
+
+
+def _recorded(run: Path) -> None:
+    folder = run / "ranks" / "0"
+    folder.parent.mkdir(parents=True)
+    write_training(folder, 3, rank=0)
+    (folder / "rank.json").write_text(json.dumps(RANK))
+    (run / "run.json").write_text("{}")
 
 
 def test_two_recordings_are_compared_by_their_addresses(
@@ -48,11 +85,7 @@ def test_two_recordings_are_compared_by_their_addresses(
     monkeypatch.setenv("PRISMDBG_CACHE", str(tmp_path / "cache"))
     there = []
     for name in ("before", "after"):
-        folder = tmp_path / name / "ranks" / "0"
-        folder.parent.mkdir(parents=True)
-        write_training(folder, 3, rank=0)
-        (folder / "rank.json").write_text(json.dumps(RANK))
-        (tmp_path / name / "run.json").write_text("{}")
+        _recorded(tmp_path / name)
         there.append(Address(f"file://{tmp_path}/store/{name}"))
         push(tmp_path / name, there[-1], lambda _: None)
     code = main.run(["diff", *map(str, there), "--json"])
