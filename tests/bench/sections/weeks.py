@@ -70,7 +70,7 @@ def measure(settings: Settings, folder: Path) -> Measured:
     capsule = next(old.parent.glob("old-capsule*"))
     rows += _read(["open", str(capsule)], f"`open` of a capsule to a pipe, {what}", 2.0, settings)
     rows += _read(["open", str(old)], f"`open` of the RUN to a pipe, {what}", 2.0, settings)
-    rows += [_peak(command, what) for command in _others(old, folder, settings)]
+    rows += [_peak(command, what) for command in _others(old, str(capsule), folder, settings)]
     for log in RunFolder(old).rank_folders():
         join(log)  # as where `--local` has copied it into RUN
     rows += [_peak([command, str(old)], f"{what}, joined logs") for command in ("why", "open")]
@@ -143,7 +143,7 @@ def _read(command: Sequence[str], what: str, goal: float, settings: Settings) ->
     ]
 
 
-def _others(run: Path, folder: Path, settings: Settings) -> list[list[str]]:
+def _others(run: Path, capsule: str, folder: Path, settings: Settings) -> list[list[str]]:
     """Commands that read the whole log and have no goal in seconds."""
     formats = ("perfetto", "flight-recorder", "chakra")
     kept = (LOG_BYTES // fmt.EVENT_SEGMENT_BYTES - 4) * STEPS_PER_SEGMENT
@@ -155,6 +155,9 @@ def _others(run: Path, folder: Path, settings: Settings) -> list[list[str]]:
         graph,
         [*graph, "--step", str(oldest)],
         *(["export", str(run), "--format", name, "-o", str(folder / name)] for name in formats),
+        ["list", str(run.parent)],
+        ["gather", str(run), "-o", str(folder / "gathered")],
+        ["inspect", capsule],
     ]
 
 
