@@ -129,7 +129,7 @@ compat: setup ## Test another torch (TORCH=2.14.1), also with another PYTHON, in
 frameworks: setup ## Record, capture, replay and emulate the programs of examples/frameworks with the newest frameworks. Needs gigabytes.
 	$(BIN)/python tests/frameworks/table.py
 
-test-frameworks: frameworks
+test-frameworks: frameworks ## Another name of `make frameworks`.
 
 # Nothing of it is started on this machine: the tests run it in namespaces of their own.
 slurm: compiled ## Test jobs of two nodes under a real Slurm (Debian: munge, slurmctld, slurmd), which it installs.

@@ -1,4 +1,4 @@
-"""The command: `python -m tests.bench [--only SECTION] [--quick]`. All of it takes about half an hour."""
+"""The command: `python -m tests.bench [--only SECTION] [--quick]`. All of it takes about four hours."""
 
 from __future__ import annotations
 

@@ -31,7 +31,8 @@ from prismdbg.render import console
 @click.option(
     "--push",
     metavar="IMAGE",
-    help="Push CAPSULE itself as an OCI image: docker://HOST/NAME[:TAG] is in a registry, oci:DIR[:TAG] a new folder.",
+    help="Push CAPSULE itself as an OCI image, to a registry (docker://HOST/NAME[:TAG]) or into a new folder "
+    "(oci:DIR[:TAG]).",
 )
 @click.option("--redact", is_flag=True, help="Before pushing to a registry, mask the secrets found in CAPSULE.")
 @click.option(

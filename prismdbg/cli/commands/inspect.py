@@ -39,8 +39,8 @@ def command(capsule: Path, rank: int | None, as_json: bool, files: bool, secrets
 
     Example: `prismdbg inspect CAPSULE --secrets`
 
-    It reads only the manifest, for a hang the stacks of all ranks, and what a checkpoint needs of a GPU; `verify`
-    checks the rest. With --secrets, it searches the whole capsule: variables, arguments, files, notes,
+    It reads only the manifest, the stacks of a hang, and what a checkpoint says of GPUs; `verify` checks the
+    rest. With --secrets, it searches the whole capsule: variables, arguments, files, notes,
     received objects and raw memory.
     """
     with long_work.shown():

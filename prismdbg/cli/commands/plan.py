@@ -31,7 +31,12 @@ MOST_NAMED = 12
 @click.option(
     "--cluster", type=click.Path(path_type=Path), metavar="YAML", help="Check this cluster file for mistakes."
 )
-@click.option("--probe/--no-probe", default=True, show_default=True, help="Run one rank for two steps and measure it.")
+@click.option(
+    "--probe/--no-probe",
+    default=True,
+    show_default=True,
+    help="Run one rank, and the ranks whose data it needs, for two steps and measure them.",
+)
 @click.option("--timeout", type=seconds, default="10m", show_default=True, help="Limit the time of this trial run.")
 @click.option("--json", "as_json", is_flag=True, help="Print the values as JSON.")
 @JOB
@@ -45,7 +50,8 @@ def command(
 
     Example: `prismdbg plan --world 64 --mesh dp=8,tp=8 --classes -- python train.py`
 
-    It first runs one rank for two steps in a temporary folder; --no-probe skips this. Each figure shows its source.
+    It first runs one rank, and the ranks whose data it needs, for two steps in a temporary folder; --no-probe skips
+    this. Each figure shows its source.
     """
     if cluster is not None:
         cluster_file.read(cluster)

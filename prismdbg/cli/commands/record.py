@@ -96,7 +96,7 @@ DEFAULT_PERIOD = "50ms"
     default="",
     metavar="ID",
     help="Record one job of several nodes into one RUN: give the same ID on all of them. torchrun --nnodes, "
-    "accelerate launch --num_machines, srun and mpirun of Open MPI need none.",
+    "accelerate launch --num_machines, deepspeed --no_ssh, srun and mpirun of Open MPI need none.",
 )
 @click.option(
     "--local",

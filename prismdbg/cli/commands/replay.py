@@ -140,7 +140,7 @@ def command(
       141  The output pipe was closed before the verdict (SIGPIPE).
       143  The command was terminated.
 
-    With --tolerance, a value that a collective sends may be another one than in the recorded run if its sketch is close
+    With --tolerance, a value that a collective sends may differ from the recorded one if its sketch is close
     to the recorded one. The difference is an estimate: the norm of the difference, divided by the norm of the recorded
     value. Integers must be the same. Where there is no sketch of a value that differs, the replay is inconclusive.
 

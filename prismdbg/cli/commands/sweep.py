@@ -65,7 +65,7 @@ def _place(text: str) -> Place:
     help="Emulate each configuration and simulate its job, record the real job on this machine, or predict it.",
 )  # fmt: skip
 @click.option("--cluster", type=click.Path(path_type=Path), metavar="YAML", help="Simulate this cluster.")
-@click.option("--classes", default="", metavar="AXES", help="The axes along which ranks differ, if you know them.")
+@click.option("--classes", default="", metavar="AXES", help="Name the axes along which ranks differ, if you know them.")
 @click.option(
     "--steps", type=click.IntRange(2), default=USUAL_STEPS, show_default=True, metavar="N",
     help="Emulate N steps of each configuration.",
@@ -94,7 +94,7 @@ def _place(text: str) -> Place:
     "--tokens",
     default="",
     metavar="PRODUCT",
-    help="Tokens of an iteration, as in 1024*{mbs}*{dp}, for tokens per second.",
+    help="Set the tokens of an iteration, as in 1024*{mbs}*{dp}, to show tokens per second.",
 )
 @click.option(
     "--jobs", type=click.IntRange(1), default=None, metavar="N",
