@@ -19,6 +19,7 @@ from prismdbg.jobs.replay.replay_plan import with_files
 from prismdbg.jobs.replay.span import require_inside
 from prismdbg.jobs.storage.archive_crypto import NO_KEYS, Keys
 from prismdbg.jobs.storage.pack import opened
+from prismdbg.jobs.storage.remote.addresses import fetching
 from prismdbg.model.moment import Moment
 from prismdbg.runtime.limits import USUAL, Asked
 from prismdbg.runtime.names import RUNTIMES
@@ -30,10 +31,12 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """path: of a capsule, or of a run with `rank`; None where the client is to say. at: where the rank goes first.
+    """path: of a capsule, or of a run with `rank`; None where the client is to say. fetch: makes the copy of what the
+    client gave the address of, and gives its path. at: where the rank goes first.
     stop_first: at its first collective, else it runs on to a breakpoint."""
 
     path: Path | None = None
+    fetch: Callable[[Say], Path] | None = None
     rank: int | None = None
     runtime: str = ""
     allow_writes: bool = False
@@ -60,6 +63,7 @@ class Launch:
         return replace(
             self,
             path=path,
+            fetch=fetching(arguments.text("capsule", "")),
             rank=arguments.number("rank") if arguments.has("rank") else self.rank,
             runtime=runtime,
             allow_writes=arguments.flag("allowWrites", self.allow_writes),
@@ -82,7 +86,7 @@ class Live:
 def live(launch: Launch, tell: Tell, say: Say) -> Iterator[Live]:
     """The rank, its debugger begun. Everything is gone afterwards; whatever `say` raises ends the start."""
     assert launch.path is not None, "`told` has seen to it"
-    path = capsule_of(launch.path, launch.rank, say)
+    path = capsule_of(launch.path if launch.fetch is None else launch.fetch(say), launch.rank, say)
     if not path.exists():
         raise UsageError(f"no such file or directory: {path}", hint="give a capsule, or a run with its rank")
     with opened(path, launch.keys) as whole:

@@ -1,27 +1,22 @@
-"""Arguments that are a path of this machine, or an address of an object store or of an image in a registry.
-
-What knows object stores and registries is imported for an address only: it was most of what `prismdbg --help` waited
-for.
-"""
+"""Arguments that are a path of this machine, or an address of an object store or of an image in a registry."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from prismdbg.errors import UsageError
+from prismdbg.jobs.storage.remote.addresses import fetching, in_a_store
 from prismdbg.render import console
 
 if TYPE_CHECKING:
     from prismdbg.jobs.storage.remote.object_store import Address
 
 SHOWN = f"{__name__}.shown"  # of a context's `meta`: what shows long work that is done before the command begins
-_MARK = "://"  # of every address; a path may have it, too
 
 
 class Fetched(click.Path):
@@ -31,7 +26,7 @@ class Fetched(click.Path):
         super().__init__(path_type=Path, exists=exists)
 
     def convert(self, value: Any, param: click.Parameter | None, context: click.Context | None) -> Any:
-        fetch = _fetching(value) if isinstance(value, str) else None
+        fetch = fetching(value) if isinstance(value, str) else None
         if fetch is None:
             return super().convert(value, param, context)
         with (nullcontext if context is None else context.meta.get(SHOWN, nullcontext))():
@@ -45,33 +40,13 @@ class LocalPath(click.Path):
         super().__init__(path_type=Path)
 
     def convert(self, value: Any, param: click.Parameter | None, context: click.Context | None) -> Any:
-        if isinstance(value, str) and _address(value) is not None:
+        if isinstance(value, str) and in_a_store(value) is not None:
             command = "This" if context is None else f"`{context.info_name}`"
             raise UsageError(
                 f"{command} needs a folder of this machine, and {value} is an address",
                 hint="give a path; `prismdbg gather RUN -o ADDRESS` uploads a run that has ended",
             )
         return super().convert(value, param, context)
-
-
-def _fetching(text: str) -> Callable[[Callable[[str], None]], Path] | None:
-    """What fetches this address; None where it is a path."""
-    if _MARK not in text:
-        return None
-    from prismdbg.jobs.storage.remote import image_registry, object_store
-
-    if text.startswith(image_registry.SCHEME):
-        return partial(image_registry.fetch, image_registry.ImageAddress.of(text))
-    address = object_store.Address.of(text)
-    return None if address is None else partial(object_store.fetch, address)
-
-
-def _address(text: str) -> Address | None:
-    if _MARK not in text:
-        return None
-    from prismdbg.jobs.storage.remote.object_store import Address
-
-    return Address.of(text)
 
 
 class Written(click.ParamType["Path | Address"]):
@@ -82,7 +57,7 @@ class Written(click.ParamType["Path | Address"]):
     def convert(
         self, value: str | Path | Address, param: click.Parameter | None, context: click.Context | None
     ) -> Path | Address:
-        return (_address(value) or Path(value)) if isinstance(value, str) else value
+        return (in_a_store(value) or Path(value)) if isinstance(value, str) else value
 
 
 @contextmanager

@@ -193,6 +193,15 @@ def test_a_launch_that_cannot_be_is_an_error_and_another_one_may_follow(
     editor.close()
 
 
+def test_the_capsule_may_be_an_address_which_is_fetched(running: Running, tmp_path: Path) -> None:
+    pytest.importorskip("fsspec")
+    editor = running.editor()
+    editor.ask("initialize", **INITIALIZE)
+    assert f"nothing is at file://{tmp_path}/none" in editor.refused("launch", capsule=f"file://{tmp_path}/none")
+    assert "not a supported address" in editor.refused("launch", capsule="ftp://host/capsule")
+    editor.close()
+
+
 def test_the_capsule_of_the_command_line_is_not_replaced(tmp_path: Path) -> None:
     running = Running(Launch(path=tmp_path / "mine"))
     editor = running.editor()
