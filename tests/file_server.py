@@ -59,6 +59,7 @@ class FileServer:
         """While it has nothing under way: for what a server has taken up the kernel waits even when it ends a process,
         with or without prismdbg. What it has not taken up, a process that ends leaves."""
         end = time.monotonic() + STOP_BOUND_S
+        running_s = 0.002
         while True:
             self.process.suspend()
             wait_for(lambda: self.process.status() == psutil.STATUS_STOPPED, 5, "the server to stand")
@@ -66,7 +67,8 @@ class FileServer:
                 return
             assert time.monotonic() < end, "the server was never idle"
             self.process.resume()
-            time.sleep(0.002)
+            time.sleep(running_s)
+            running_s = min(2 * running_s, 0.1)  # on a busy machine it needs longer to catch up
 
 
 @contextmanager
