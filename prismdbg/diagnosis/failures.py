@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,8 @@ from prismdbg.model.collective import Collective
 from prismdbg.model.moment import Moment
 
 _MOST_OF_LINE = 2000  # characters of a traceback's line: its last one may be a text of any length
+_FRAME = '  File "'  # of a traceback's line, not of a text in it
+_OTHERS = 3  # ranks whose words are shown beside those of the first
 _CLOSED = ("Connection closed by peer", "Connection reset by peer", "Broken pipe")
 _ASKED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # what launchers end the other ranks with
 _SOON_NS = 1_000_000_000  # within that, a supervisor without a processor may see a death after what came of it
@@ -32,7 +35,8 @@ _SOON_NS = 1_000_000_000  # within that, a supervisor without a processor may se
 class Raised(Verdict):
     """`inside`: the collective it raised in, which makes it a consequence more often than a cause. earlier: ranks that
     had failed before it was noted: a program may close its connections before that. was_outlived: as the function of
-    that name says. times: so many of the same place are told together; last_at: where the last of them was raised."""
+    that name says. times: so many of the same place are told together; last_at: where the last of them was raised.
+    ranks: of all that raised it at the same place and moment, the first one first; others: what they said otherwise."""
 
     at: Moment | None
     type_name: str
@@ -45,6 +49,7 @@ class Raised(Verdict):
     was_outlived: bool = False
     times: int = 1
     last_at: Moment | None = None
+    others: Mapping[int, str] = field(default_factory=dict)
 
     kind = "raised"
 
@@ -54,7 +59,7 @@ class Raised(Verdict):
 
     @property
     def text(self) -> str:
-        return f"rank {self.ranks[0]} raised {self.type_name}: {headline(self.message)}{_at(self.at)}"
+        return f"{rank_list(self.ranks)} raised {self.type_name}: {headline(self.message)}{_at(self.at)}"
 
     @property
     def lines(self) -> tuple[str, ...]:
@@ -70,7 +75,9 @@ class Raised(Verdict):
 
     @property
     def _besides(self) -> tuple[str, ...]:
-        lines = []
+        lines = [f"rank {rank} said: {headline(text)}" for rank, text in islice(self.others.items(), _OTHERS)]
+        if len(self.others) > _OTHERS:
+            lines.append(f"{len(self.others) - _OTHERS} more ranks said something else")
         if self.inside is not None:
             lines.append(f"inside a collective: {self.inside.text}")
         elif self.last is not None:
@@ -94,6 +101,7 @@ class Raised(Verdict):
             "inside": self.inside.to_json() if self.inside is not None else None,
             "followers": list(self.followers),
             "times": self.times,
+            "others": {str(rank): text for rank, text in self.others.items()},
         }
 
 
@@ -274,7 +282,7 @@ def _with_death(evidence: Evidence, raised: list[_Raise], dead: int) -> list[Ver
     after = {item.rank for item in raised if item not in own}
     return [
         _died(evidence, dead, after, after_ns=max((item.wall_ns for item in earlier), default=None)),
-        *(_raised(evidence, item, Certainty.LIKELY) for item in own),
+        *_by_place(_raised(evidence, item, Certainty.LIKELY) for item in own),
     ]
 
 
@@ -291,7 +299,24 @@ def _without_death(evidence: Evidence, raised: list[_Raise]) -> list[Verdict]:
     if left is not None and all(item.is_inside and item.wall_ns > left.began_wall_ns for item in own):
         return [replace(left, followers=tuple(sorted({item.rank for item in raised})))]
     certainty = Certainty.CERTAIN if sure else Certainty.LIKELY
-    return [*([left] if left is not None else []), *(_raised(evidence, item, certainty, followers) for item in own)]
+    told = _by_place(_raised(evidence, item, certainty, followers) for item in own)
+    return [*([left] if left is not None else []), *told]
+
+
+def _by_place(raised: Iterable[Raised]) -> list[Raised]:
+    """What several ranks raised at one place and moment is told once: a wrong line fails on all of a thousand ranks."""
+    found: dict[Hashable, list[Raised]] = {}
+    for one in raised:
+        frames = tuple(line for line in one.traceback.splitlines() if line.startswith(_FRAME))
+        key = (one.type_name, one.at, frames) if frames and one.inside is None else id(one)
+        found.setdefault(key, []).append(one)
+    return [_of_all(alike) for alike in found.values()]
+
+
+def _of_all(alike: Sequence[Raised]) -> Raised:
+    first = alike[0]
+    others = {one.ranks[0]: one.message for one in alike if one.message != first.message}
+    return replace(first, ranks=tuple(dict.fromkeys(one.ranks[0] for one in alike)), others=others)
 
 
 def _may_have_closed(evidence: Evidence) -> bool:

@@ -30,7 +30,7 @@ from prismdbg.model.moment import Moment
 from prismdbg.model.plurals import counted
 from prismdbg.model.sizes import size
 
-MOST_SAID = 2000  # characters of an incident's text in one line
+MOST_SAID = 500  # characters of an incident's text in one line: `why` and the capsule have it whole
 MANY = 64  # ranks, and what their supervisors told last is shown in place of what their logs say
 RAISED = "raised"  # told of a rank that goes on, or that ends now
 

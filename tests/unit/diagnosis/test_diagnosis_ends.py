@@ -462,3 +462,32 @@ def test_a_note_of_a_later_exit_does_not_make_an_earlier_exit_vanish() -> None:
     job.note(1, "exit", code=None)
     job.logs[0].notes.append(Note("exit", job.now_ns, {"code": 7}))
     assert found_in(job).verdicts[0].text == "rank 0 ended by itself with exit code 7"
+
+
+def test_what_all_ranks_raise_at_one_place_is_told_once() -> None:
+    """A wrong line fails on each of a thousand ranks: one traceback shows it."""
+    job = Job(6)
+    job.call()
+    for rank in (1, 0, 2):
+        job.raises(rank, "ValueError", "bad batch")
+    job.raises(3, "ValueError", "bad batch of rank 3")
+    job.raises(4, "KeyError", "another kind")
+    elsewhere = ["Traceback (most recent call last):\n", '  File "/job/data.py", line 9, in load\n', "ValueError: no\n"]
+    job.raises(5, "ValueError", "bad batch", traceback=elsewhere)
+    found = found_in(job)
+    assert [verdict.ranks for verdict in found.verdicts] == [(1, 0, 2, 3), (4,), (5,)]
+    first = first_of(found, Raised)
+    assert first.text.startswith("ranks 0, 1, 2 and 3 raised ValueError: bad batch")
+    assert "rank 3 said: bad batch of rank 3" in first.lines
+    assert first.to_json()["others"] == {"3": "bad batch of rank 3"}
+    assert text_of(found).count('"/job/train.py", line 7') == 2
+
+
+def test_of_many_that_say_something_else_a_few_are_named() -> None:
+    job = Job(8)
+    job.call()
+    for rank in range(8):
+        job.raises(rank, "OutOfMemoryError", f"CUDA out of memory. GPU {rank}")
+    first = first_of(found_in(job), Raised)
+    assert len(first.ranks) == 8 and "4 more ranks said something else" in first.lines
+    assert "rank 3 said: CUDA out of memory. GPU 3" in first.lines
