@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TypeVar
 
 from prismdbg.capsule.partial import partial_file
-from prismdbg.errors import UsageError, quoted
+from prismdbg.errors import FacilityError, PrismError, UsageError, quoted
 
 Writer = TypeVar("Writer")
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def check_place(path: Path) -> None:
@@ -50,12 +52,29 @@ def check_new(path: Path) -> None:
 
 @contextlib.contextmanager
 def new_file(path: Path) -> Iterator[Path]:
-    """Where to write; it becomes `path` when the block ends well. `UsageError` where `path` exists or cannot be
-    written."""
+    """As `whole`, and `UsageError` where `path` exists."""
     check_new(path)
+    with whole(path) as place:
+        yield place
+
+
+@contextlib.contextmanager
+def whole(path: Path) -> Iterator[Path]:
+    """Where to write; it becomes `path` when the block ends well. What is no file, as /dev/stdout, is written to
+    itself. `UsageError` where it cannot be written, `FacilityError` where the disk is full."""
     try:
+        if path.exists() and not path.is_file():
+            yield path
+            return
         with partial_file(path) as partial:
             yield partial.place
             partial.publish(path)
     except OSError as error:
-        raise UsageError(f"{path} cannot be written: {error.strerror}", hint="choose another place") from None
+        raise cannot_write(path, error) from error
+
+
+def cannot_write(path: Path, error: OSError) -> PrismError:
+    why = f"{path} cannot be written: {error.strerror or error}"
+    if error.errno in _FULL:
+        return FacilityError(why, hint="free some space there, or choose another place")
+    return UsageError(why, hint="give a place in a folder that may be written to")

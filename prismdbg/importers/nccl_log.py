@@ -55,9 +55,11 @@ _SETTING = re.compile(r"(?P<name>NCCL_\w+) set (?:by environment )?to (?P<value>
 @dataclass(slots=True, kw_only=True)
 class Communicator:
     """`size`: of the group; begun, ready: the ranks in it that began, and completed, their initialization. nodes: 0
-    where it is not told, as the counts of channels. rings: by channel the ranks in their order."""
+    where it is not told, as the counts of channels. rings: by channel the ranks in their order. identity: its commId,
+    empty where no line has told it."""
 
     size: int
+    identity: str = ""
     nodes: int = 0
     coll_channels: int = 0
     p2p_channels: int = 0
@@ -177,7 +179,7 @@ class _Reader:
         address before."""
         here = (*process, found["comm"])
         known = self._known.get(here)
-        if known is None and identity:
+        if identity and (known is None or known.identity not in ("", identity)):  # an address may be used again
             known = self._known.get((identity,))
         if known is None:
             if len(self.log.communicators) >= MOST_COMMUNICATORS:
@@ -186,16 +188,25 @@ class _Reader:
             self.log.communicators.append(known)
         self._known[here] = self._last[process] = known
         if identity:
+            known.identity = identity
             self._known[(identity,)] = known
         return known
 
     def _init(self, process: tuple[str, str], found: re.Match[str], state: re.Match[str]) -> None:
-        identity = _IDENTITY.search(found["rest"], 0, state.start())
-        communicator = self._communicator(process, found, identity["id"] if identity else "")
-        rank = int(found["rank"])
+        said = _IDENTITY.search(found["rest"], 0, state.start())
+        identity, rank = said["id"] if said else "", int(found["rank"])
+        if state["state"] == "START":
+            self._forget_begun((*process, found["comm"]), rank, identity)
+        communicator = self._communicator(process, found, identity)
         communicator.begun.add(rank)
         if state["state"] == "COMPLETE":
             communicator.ready.add(rank)
+
+    def _forget_begun(self, here: tuple[object, ...], rank: int, identity: str) -> None:
+        """A rank begins each communicator once: what it begins now only has the address of an earlier one."""
+        known = self._known.get(here)
+        if known is not None and rank in known.begun and (not identity or known.identity != identity):
+            del self._known[here]
 
     def _transport(self, found: re.Match[str]) -> None:
         if found["way"] == "receive":

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from prismdbg.errors import UsageError
+from prismdbg.capsule.new_file import whole
 from prismdbg.memory.grouping import BACKEND, BEFORE
 from prismdbg.memory.live import Live
 from prismdbg.memory.trace import Site
@@ -18,10 +18,8 @@ _NO_STACK = "no Python stack"
 
 
 def write_flame(live: Live, name: str, path: Path) -> None:
-    try:
-        path.write_text(json.dumps(flame(live, name)), encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"{path} cannot be written: {error.strerror}", hint="choose another place") from None
+    with whole(path) as place:
+        place.write_text(json.dumps(flame(live, name)), encoding="utf-8")
 
 
 def flame(live: Live, name: str) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from prismdbg.capsule.memory_format import CPU, Kind
-from prismdbg.errors import UsageError
+from prismdbg.capsule.new_file import whole
 from prismdbg.memory.live import live_at
 from prismdbg.memory.segments import reserved_ranges
 from prismdbg.memory.trace import Block, MemoryTrace, Site
@@ -23,10 +23,8 @@ _PROTOCOL = 4  # what the viewer in the browser can read
 
 
 def write_snapshot(trace: MemoryTrace, path: Path) -> None:
-    try:
-        path.write_bytes(pickle.dumps(snapshot(trace), protocol=_PROTOCOL))
-    except OSError as error:
-        raise UsageError(f"{path} cannot be written: {error.strerror}", hint="choose another place") from None
+    with whole(path) as place:
+        place.write_bytes(pickle.dumps(snapshot(trace), protocol=_PROTOCOL))
 
 
 def snapshot(trace: MemoryTrace) -> dict[str, Any]:

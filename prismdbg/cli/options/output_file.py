@@ -6,19 +6,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from prismdbg.capsule.new_file import cannot_write, whole
 from prismdbg.capsule.partial import partial_file, partial_folder
 from prismdbg.errors import UsageError
 
-
-@contextmanager
-def whole(path: Path) -> Iterator[Path]:
-    """Where to write; it becomes `path` when the block ends well."""
-    try:
-        with partial_file(path) as partial:
-            yield partial.place
-            partial.publish(path)
-    except OSError as error:
-        raise _cannot(path, error) from error
+__all__ = ["require", "whole", "whole_folder"]
 
 
 @contextmanager
@@ -32,7 +24,7 @@ def whole_folder(path: Path) -> Iterator[Path]:
             yield partial
             partial.replace(path)
     except OSError as error:
-        raise _cannot(path, error) from error
+        raise cannot_write(path, error) from error
 
 
 def require(path: Path) -> None:
@@ -41,10 +33,4 @@ def require(path: Path) -> None:
         with partial_file(path):
             pass
     except OSError as error:
-        raise _cannot(path, error) from error
-
-
-def _cannot(path: Path, error: OSError) -> UsageError:
-    return UsageError(
-        f"{path} cannot be written: {error.strerror or error}", hint="give a place in a folder that may be written to"
-    )
+        raise cannot_write(path, error) from error

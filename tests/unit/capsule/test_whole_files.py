@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -36,10 +37,32 @@ def test_it_appears_when_it_is_complete(tmp_path: Path, whole: Writer) -> None:
 
 @pytest.mark.parametrize("whole", WRITERS)
 def test_nothing_is_left_of_a_failed_one(tmp_path: Path, whole: Writer) -> None:
-    with pytest.raises(UsageError, match="cannot be written: No space left"), whole(tmp_path / "out.csv") as path:
+    with pytest.raises(UsageError, match="cannot be written: Input/output error"), whole(tmp_path / "out.csv") as path:
         path.write_text("half")
-        raise OSError(28, "No space left on device")
+        raise OSError(errno.EIO, "Input/output error")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT])
+@pytest.mark.parametrize("whole", WRITERS)
+def test_a_full_disk_is_what_the_machine_lacks(tmp_path: Path, whole: Writer, code: int) -> None:
+    full = pytest.raises(FacilityError, match=f"out.csv cannot be written: {os.strerror(code)}")
+    with full as refused, whole(tmp_path / "out.csv") as path:
+        path.write_text("half")
+        raise OSError(code, os.strerror(code))
+    assert list(tmp_path.iterdir()) == [] and "free some space" in refused.value.hint
+
+
+def test_what_is_no_file_is_written_to(tmp_path: Path) -> None:
+    """As /dev/stdout: a file in its place would be read by nobody."""
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        with output_file.whole(tmp_path / "pipe") as path:
+            path.write_text("told")
+        assert os.read(reader, 100) == b"told" and (tmp_path / "pipe").is_fifo()
+    finally:
+        os.close(reader)
 
 
 @pytest.mark.parametrize("whole", WRITERS)

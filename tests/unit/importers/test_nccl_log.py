@@ -83,6 +83,29 @@ def test_a_second_communicator_of_a_process_is_another(tmp_path: Path) -> None:
     assert [each.size for each in log.communicators] == [4, 2]
 
 
+def test_an_address_that_is_used_again_is_of_another_communicator(tmp_path: Path) -> None:
+    """A program begins its group again, and malloc gives the new communicator the place of the old one."""
+    first = [line for rank in range(4) for line in lines_of(rank)]
+    again = [line.replace("0xabc", "0xdef") for rank in range(4) for line in lines_of(rank, is_ready=False)]
+    log = read(tmp_path / "out.log", *first, *again)
+    before, after = log.communicators
+    assert before.ready == {0, 1, 2, 3} and after.begun - after.ready == {0, 1, 2, 3}
+    assert "  initialization not complete on rank 0, 1, 2, 3" in list(nccl_lines(log))
+
+
+def test_a_split_that_has_the_address_of_an_earlier_one_is_another(tmp_path: Path) -> None:
+    """NCCL tells no commId of it: that its initialization starts tells it."""
+    here = "node-0:70:91 [0] NCCL INFO"
+    shape = f"{here} comm 0x77 rank 0 nRanks {{size}} nNodes 1 localRanks {{size}} localRank 0 MNNVL 0"
+    split = f"{here} ncclCommSplit comm 0x77 rank 0 nranks {{size}} cudaDev 0 busId 1000 parent 0x5500 splitCount 1"
+    lines = [f"{split} color 5 key 0- Init START", shape, f"{split} color 5 key 0 - Init COMPLETE"]
+    texts = [line.format(size=size) for size in (4, 2) for line in lines]
+    init = f"{here} ncclCommInitRank comm 0x77 rank 0 nranks 8 cudaDev 0 busId 1000 commId 0xabc - Init START"
+    log = read(tmp_path / "out.log", *texts[:-1], init)
+    found = [(each.size, each.nodes, each.begun - each.ready) for each in log.communicators]
+    assert found == [(4, 1, set()), (2, 1, {0}), (8, 0, {0})]
+
+
 def test_warnings_are_counted(tmp_path: Path) -> None:
     warned = "node-0:70:91 [0] misc/socket.cc:50 NCCL WARN socketProgress: Connection closed by remote peer"
     log = read(tmp_path / "out.log", *lines_of(0), warned, warned)

@@ -7,6 +7,7 @@ import os
 import pickle
 import pickletools
 import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +23,11 @@ from prismdbg.capsule.memory_reader import TraceParts, read_parts
 from prismdbg.capsule.new_file import check_place
 from prismdbg.cli import main
 from prismdbg.cli.exit_codes import ExitCode
-from prismdbg.errors import CapsuleError, UsageError
+from prismdbg.errors import CapsuleError, FacilityError, UsageError
 from prismdbg.jobs.storage.run_folder import RunFolder, write_json
 from prismdbg.memory.curve import curve
 from prismdbg.memory.difference import diff
+from prismdbg.memory.flame import write_flame
 from prismdbg.memory.grouping import BACKEND, BEFORE, By, grouped, nested, stack_label
 from prismdbg.memory.live import live_at
 from prismdbg.memory.peak import peak
@@ -348,6 +350,22 @@ def test_a_snapshot_that_cannot_be_written_is_said_in_a_line(builder: TraceBuild
     for refused in (lambda: check_place(tmp_path / name), lambda: write_snapshot(trace, tmp_path / name)):
         with pytest.raises(UsageError):
             refused()
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root mounts a file system")
+def test_on_a_full_disk_the_earlier_file_stays(builder: TraceBuilder, tmp_path: Path) -> None:
+    trace, disk = open_trace(training(builder)), tmp_path / "disk"
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "prismdbg-test", disk], check=True)
+    try:
+        earlier, live = disk / "earlier", live_at(trace)
+        earlier.write_bytes(bytes(64 << 10))
+        for write in (lambda: write_snapshot(trace, earlier), lambda: write_flame(live, "live", earlier)):
+            with pytest.raises(FacilityError, match="earlier cannot be written: No space left on device"):
+                write()
+            assert earlier.read_bytes() == bytes(64 << 10) and list(disk.iterdir()) == [earlier]
+    finally:
+        subprocess.run(["umount", "-l", disk], check=True)
 
 
 def test_a_million_records_are_columns(tmp_path: Path) -> None:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from played import PlayedRank, has_values, live_over, screen_of_app, small_capsule, stopped, until
+from prismdbg_tui.session import sidecar
 from prismdbg_tui.session.app import PrismApp
 from prismdbg_tui.session.messages import StateChanged
-from prismdbg_tui.session.sidecar import MAX_BYTES, SUFFIX, Kept, Sidecar, beside, lines_of
+from prismdbg_tui.session.sidecar import MAX_BYTES, MAX_NOTES, SUFFIX, Kept, Sidecar, beside, lines_of
 from prismdbg_tui.session.views import Phase, State
 from prismdbg_tui.start import _kept_lines
 from shown import on_screen, told
@@ -29,6 +32,10 @@ FIRST = ("break nan",)
 
 def looking(capsule: Path) -> PrismApp:
     return PrismApp(small_capsule(capsule.parent), "capsule", sidecar=Sidecar(beside(capsule)))
+
+
+def looking_from(folder: Path, path: Path) -> PrismApp:
+    return PrismApp(small_capsule(folder), "capsule", sidecar=Sidecar(beside(path)))
 
 
 def debugging(folder: Path, path: Path) -> PrismApp:
@@ -102,6 +109,102 @@ def test_breakpoints_watches_and_history_are_there_again(tmp_path: Path) -> None
         assert app.panes.console.line.value == "watch loss"
 
     screen_of_app(debugging(tmp_path / "two", path), come_back)
+
+
+async def set_breakpoint(app: PrismApp, pilot: Pilot[int]) -> None:
+    await until(lambda: app.state.phase is Phase.STOPPED and len(app.state.stops) == 1, pilot)
+    app.panes.console.line.remember("break all_reduce")
+    app.type_line("break all_reduce")
+    await until(lambda: len(app.state.stops) == 2, pilot)
+
+
+async def write_note(app: PrismApp, pilot: Pilot[int]) -> None:
+    await pilot.press("g", "a", *"begins here", "enter")
+    app.panes.console.line.remember("print 1")
+
+
+LINES = ("break nan", "break all_reduce")
+NOTED, TYPED = {Moment(0, 1): "begins here"}, ("break all_reduce", "print 1")
+
+
+def test_what_another_screen_has_left_meanwhile_stays(tmp_path: Path) -> None:
+    """Each has read the file before the other one wrote."""
+    path = tmp_path / "capsule"
+    runs, looks = debugging(tmp_path / "one", path), looking_from(tmp_path / "two", path)
+    screen_of_app(runs, set_breakpoint)
+    screen_of_app(looks, write_note)
+    kept = Sidecar(beside(path)).read()
+    assert (kept.lines, kept.notes, kept.history) == (LINES, NOTED, TYPED)
+    beside(path).unlink()
+    runs, looks = debugging(tmp_path / "three", path), looking_from(tmp_path / "four", path)
+    screen_of_app(looks, write_note)
+    screen_of_app(runs, set_breakpoint)
+    kept = Sidecar(beside(path)).read()
+    assert (kept.lines, kept.notes, kept.history) == (LINES, NOTED, TYPED[::-1])
+
+
+def test_a_note_that_another_screen_has_removed_meanwhile_stays_removed(tmp_path: Path) -> None:
+    path = tmp_path / "capsule"
+    Sidecar(beside(path)).write(Kept(notes={Moment(0, 1): "", Moment(1, 1): "stays"}))
+    looks, removes = (looking_from(tmp_path / name, path) for name in ("one", "two"))
+
+    async def remove(_app: PrismApp, pilot: Pilot[int]) -> None:
+        await pilot.press("g", "K")
+
+    async def add(app: PrismApp, pilot: Pilot[int]) -> None:
+        app.navigation.move(3)
+        await pilot.press("K")
+
+    screen_of_app(removes, remove)
+    assert Sidecar(beside(path)).read().notes == {Moment(1, 1): "stays"}
+    screen_of_app(looks, add)
+    kept = Sidecar(beside(path)).read().notes
+    assert Moment(0, 1) not in kept and kept[Moment(1, 1)] == "stays" and len(kept) == 2
+
+
+def test_a_file_that_was_removed_meanwhile_is_written_with_all_that_the_screen_has(tmp_path: Path) -> None:
+    kept = Sidecar(beside(tmp_path / "capsule"))
+    read, now = Kept(notes={Moment(1, 1): "n"}), Kept(notes={Moment(1, 1): "n", Moment(2, 1): ""})
+    kept.write(now, read)
+    assert kept.read() == now
+
+
+def test_more_notes_than_can_be_read_again_are_not_kept(tmp_path: Path) -> None:
+    kept = Sidecar(beside(tmp_path / "capsule"))
+    half = [{Moment(step, 1): "" for step in range(start, start + MAX_NOTES // 2 + 1)} for start in (0, MAX_NOTES)]
+    kept.write(Kept(notes=half[0]))
+    with pytest.raises(FacilityError, match="more than") as told:
+        kept.write(Kept(notes=half[1]))
+    assert told.value.hint and kept.read().notes == half[0]
+
+
+def test_what_other_screens_write_at_the_same_time_is_all_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sidecar, "LOCK_BOUND_S", 60.0)  # people do not write one note after the other without a pause
+    path = beside(tmp_path / "capsule")
+
+    def writes(step: int) -> None:
+        notes: dict[Moment, str] = {}
+        for number in range(20):
+            before, notes = notes, {**notes, Moment(step, number + 1): ""}
+            Sidecar(path).write(Kept(notes=notes), Kept(notes=before))
+
+    with ThreadPoolExecutor(3) as screens:
+        list(screens.map(writes, range(3)))
+    assert len(Sidecar(path).read().notes) == 60 and list(tmp_path.iterdir()) == [path]
+
+
+def test_a_folder_that_stays_locked_is_not_waited_for_for_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a process that was stopped, say."""
+    monkeypatch.setattr(sidecar, "LOCK_BOUND_S", 0.1)
+    holder = os.open(tmp_path, os.O_RDONLY)
+    fcntl.flock(holder, fcntl.LOCK_EX)
+    try:
+        Sidecar(beside(tmp_path / "capsule")).write(Kept(notes=NOTED))
+    finally:
+        os.close(holder)
+    assert Sidecar(beside(tmp_path / "capsule")).read().notes == NOTED
 
 
 def test_a_screen_that_is_left_before_its_rank_stood_forgets_nothing(tmp_path: Path) -> None:

@@ -67,7 +67,7 @@ class Notes:
         ):
             return
         try:
-            self._sidecar.write(now)
+            self._sidecar.write(now, self._kept)
             self._kept = now
         except PrismError as error:
             self._app.refuse(str(error))

@@ -1,17 +1,21 @@
 """What a person leaves at a capsule: notes on moments, breakpoints, watches, the chosen panes, typed lines.
 
-It lies in a file beside the capsule, which is not changed, and is read when the capsule is opened again.
+It lies in a file beside the capsule, which is not changed, and is read when the capsule is opened again. Other screens
+may have the same capsule open: each writes what it has changed, and leaves what they have.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import os
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from prismdbg.capsule.partial import partial_file
+from prismdbg.capsule.partial import lock, partial_file
 from prismdbg.errors import CapsuleError, FacilityError, PrismError
 from prismdbg.model.moment import Moment
 from prismdbg.session.breakpoint_line import parse_breakpoint
@@ -23,6 +27,8 @@ SUFFIX = ".session.json"
 VERSION = 1
 MAX_BYTES = 1 << 20
 MAX_NOTES, MAX_LINES = 1000, 500
+LOCK_BOUND_S = 1.0
+_POLL_S = 0.01
 _AROUND_LINE = 8  # at most: indentation, a comma, the brackets
 
 
@@ -37,6 +43,9 @@ class Kept:
     history: tuple[str, ...] = ()
 
 
+_NOTHING = Kept()
+
+
 class Sidecar:
     """`path`: None where there is no place for it; then nothing is read or kept. keeps: else it is only read."""
 
@@ -47,13 +56,17 @@ class Sidecar:
 
     def read(self) -> Kept:
         """`CapsuleError` where the file is damaged; then it is left as it is."""
+        return self._there() or Kept()
+
+    def _there(self) -> Kept | None:
+        """None where there is no file."""
         if self.path is None:
-            return Kept()
+            return None
         try:
             with self.path.open("rb") as file:
                 data = file.read(MAX_BYTES + 1)
         except FileNotFoundError:
-            return Kept()
+            return None
         except OSError as error:
             raise self._unreadable(str(error)) from error
         try:
@@ -63,30 +76,68 @@ class Sidecar:
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError, PrismError) as error:
             raise self._unreadable(str(error)) from error
 
-    def write(self, kept: Kept) -> None:
-        """All of it or nothing, but for the oldest lines typed, where it would be too large to be read again.
-        `FacilityError` where it cannot be written."""
+    def write(self, kept: Kept, since: Kept = _NOTHING) -> None:
+        """What is other in `kept` than in `since`, which the screen read or wrote last, into what is there now; all of
+        `kept` where nothing is. All of it or nothing, but for the oldest lines typed, where it would be too large to be
+        read again. `FacilityError` where it cannot be written, `CapsuleError` where what is there is damaged."""
         if self.path is None or self._damaged or not self._keeps:
             return
-        data = _text_of(kept)
-        if len(data) > MAX_BYTES:
-            raise FacilityError(
-                f"notes and breakpoints cannot be saved: the file would be larger than {MAX_BYTES} bytes",
-                hint="remove some of the notes, or write shorter ones",
-            )
-        try:
-            with partial_file(self.path, mode=0o600) as partial:
-                partial.file.write(data.encode())
-                partial.publish(self.path)
-        except OSError as error:
-            raise FacilityError(
-                f"notes and breakpoints cannot be saved: {error}",
-                hint="copy the capsule into a folder to which you can write",
-            ) from error
+        with _alone_in(self.path.parent):
+            there = self._there()
+            data = _text_of(kept if there is None else _changed(there, since, kept))
+            try:
+                with partial_file(self.path, mode=0o600) as partial:
+                    partial.file.write(data.encode())
+                    partial.publish(self.path)
+            except OSError as error:
+                raise FacilityError(
+                    f"notes and breakpoints cannot be saved: {error}",
+                    hint="copy the capsule into a folder to which you can write",
+                ) from error
 
     def _unreadable(self, why: str) -> CapsuleError:
         self._damaged = True
         return CapsuleError(f"{self.path} cannot be read: {why}", hint="remove it to begin without notes")
+
+
+@contextmanager
+def _alone_in(folder: Path) -> Iterator[None]:
+    """Other screens hold its lock for milliseconds. Whoever does not get it, because a process holds it for long or the
+    file system has no locks, writes without it: what is not written is lost for certain."""
+    with ExitStack() as stack:
+        with suppress(OSError):
+            descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            stack.callback(os.close, descriptor)
+            _take(descriptor, time.monotonic() + LOCK_BOUND_S)
+        yield
+
+
+def _take(descriptor: int, end_s: float) -> None:
+    while time.monotonic() < end_s:
+        try:
+            return lock(descriptor)
+        except BlockingIOError:
+            time.sleep(_POLL_S)
+    return None
+
+
+def _changed(there: Kept, since: Kept, now: Kept) -> Kept:
+    """`there`, with what a screen has changed. Breakpoints and watches stand together: the later ones are in place of
+    the earlier."""
+    moments = since.notes.keys() | now.notes.keys()
+    mine = {moment for moment in moments if since.notes.get(moment) != now.notes.get(moment)}
+    others = {moment: text for moment, text in there.notes.items() if moment not in mine}
+    return Kept(
+        notes=others | {moment: now.notes[moment] for moment in mine & now.notes.keys()},
+        lines=there.lines if now.lines == since.lines else now.lines,
+        panes=there.panes if now.panes == since.panes else now.panes,
+        history=(*there.history, *_typed_since(since.history, now.history)),
+    )
+
+
+def _typed_since(since: tuple[str, ...], now: tuple[str, ...]) -> tuple[str, ...]:
+    """Lines are added at the end, and from the start the oldest may have gone."""
+    return next(now[kept:] for kept in range(len(now), -1, -1) if since[len(since) - kept :] == now[:kept])
 
 
 def beside(capsule: Path) -> Path:
@@ -117,7 +168,10 @@ _RESTORED = (Verb.BREAK, Verb.TBREAK, Verb.IGNORE, Verb.LOG_ONLY, Verb.WATCH)
 
 
 def _text_of(kept: Kept) -> str:
-    """Without the oldest lines typed, as far as there is no room for them."""
+    """Without the oldest lines typed, as far as there is no room for them. `FacilityError` where it could not be read
+    again."""
+    if len(kept.notes) > MAX_NOTES:
+        raise _too_much(f"have more than {MAX_NOTES} notes")
     history: list[str] = []
     room = MAX_BYTES - len(_written(kept, history))
     for line in reversed(kept.history[-MAX_LINES:]):
@@ -125,7 +179,17 @@ def _text_of(kept: Kept) -> str:
         if room < 0:
             break
         history.insert(0, line)
-    return _written(kept, history)
+    text = _written(kept, history)
+    if len(text) > MAX_BYTES:
+        raise _too_much(f"be larger than {MAX_BYTES} bytes")
+    return text
+
+
+def _too_much(what: str) -> FacilityError:
+    return FacilityError(
+        f"notes and breakpoints cannot be saved: the file would {what}",
+        hint="remove some of the notes, or write shorter ones",
+    )
 
 
 def _written(kept: Kept, history: list[str]) -> str:

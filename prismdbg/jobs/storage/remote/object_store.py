@@ -1,20 +1,21 @@
 """Folders and files in object stores, by address (`s3://bucket/run`), fetched into a cache folder.
 
 What lies there is foreign: names, numbers and sizes are checked before anything is written here. `upload` puts a list
-of sizes and digests beside the files, last: a folder without all that it lists is not complete, nor is one that has
-the mark of an upload and no list.
+of sizes, digests and times beside the files, last: a folder without all that it lists is not complete, nor is one that
+has the mark of an upload and no list.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, Any, NotRequired, TypedDict
 
 from prismdbg.capsule import checked_json
 from prismdbg.capsule.checked_json import Count, Word
@@ -44,6 +45,7 @@ def _is_sha256(text: str) -> str:
 class FileJson(TypedDict):
     size: Count
     sha256: Annotated[str, _is_sha256]
+    mtime_ns: NotRequired[Count]  # older uploads have none
 
 
 class ListedJson(TypedDict):
@@ -150,7 +152,7 @@ def _download(
 
 
 def _verify(address: Address, target: Path, *, is_file: bool) -> None:
-    """By the list that `push` wrote; what others put there has none."""
+    """By the list that `push` wrote, with the times that it has; what others put there has none."""
     if is_file or not (target / LISTED).exists():
         return
     data = checked_json.read(target / LISTED).value
@@ -163,6 +165,8 @@ def _verify(address: Address, target: Path, *, is_file: bool) -> None:
                 f"{address.text}/{name} is missing, or not what was written there",
                 hint="write it again: it is not complete, or was altered",
             )
+        if (written_ns := about.get("mtime_ns")) is not None:
+            os.utime(path, ns=(written_ns, written_ns))  # it tells how old a heartbeat is
     _make_links(address, target, listed["links"])
     (target / LISTED).unlink()
 

@@ -89,7 +89,8 @@ class _Folder:
             elif path.is_file() and name not in (UPLOAD, LISTED):  # of a copy that was fetched by other means
                 stamps[name] = _stamp(path)
                 entry = hash_file(path, read)
-                files[name] = {"size": entry.size_bytes, "sha256": entry.sha256}
+                time_ns = max(stamps[name][1], 0)
+                files[name] = {"size": entry.size_bytes, "sha256": entry.sha256, "mtime_ns": time_ns}
         return cls(home=home, files=files, stamps=stamps, links=links)
 
     @property
@@ -138,7 +139,9 @@ def _kept(address: Address, system: Any, root: str, files: Mapping[str, FileJson
     kept = frozenset(
         name
         for name, about in there.items()
-        if files.get(name) == mark["files"][name] and about.get("size") == mark["files"][name]["size"]
+        if name in files
+        and files[name]["sha256"] == mark["files"][name]["sha256"]
+        and about.get("size") == mark["files"][name]["size"]
     )
     for name in sorted(there.keys() - kept):
         system.rm_file(f"{root}/{name}")

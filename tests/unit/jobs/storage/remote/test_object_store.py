@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import json
 import os
 import shutil
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,9 +20,11 @@ from typing import Any
 import pytest
 
 from prismdbg.errors import CapsuleError, FacilityError, UsageError
+from prismdbg.jobs.storage.job_nodes import node_states
 from prismdbg.jobs.storage.remote import fetched_cache, upload
 from prismdbg.jobs.storage.remote.object_store import LISTED, UPLOAD, Address, fetch
 from prismdbg.jobs.storage.remote.upload import push
+from prismdbg.jobs.storage.run_folder import RunFolder
 from prismdbg.model.meanwhile import looked_on_by
 
 fsspec = pytest.importorskip("fsspec")
@@ -87,6 +91,65 @@ def test_what_was_written_comes_back(address: Address, folder: Path) -> None:
     assert (fetch(address, lines.append) / "run.json").read_text() == "{}" and lines, "an altered copy is none"
     with pytest.raises(UsageError, match="already exists"):
         push(folder, address, said)
+
+
+def test_a_node_that_was_lost_before_the_upload_is_lost_in_the_copy(address: Address, folder: Path) -> None:
+    """When its heart beat last, and when its ranks recorded, are times of files."""
+    write_node(folder, silent_s=86_400.0)
+    push(folder, address, said)
+    (found,) = node_states(RunFolder(fetch(address, said)))
+    assert found.is_lost and not found.goes_on and (found.silent_s or 0.0) > 3600
+    assert (found.recorded_s or 0.0) == pytest.approx(600, abs=60)
+
+
+def write_node(folder: Path, *, silent_s: float) -> None:
+    """One of a job of several; its rank recorded 10 minutes ago."""
+    (folder / "nodes" / "n2").mkdir(parents=True)
+    (folder / "nodes" / "job.json").write_text('{"id": "x"}')
+    (folder / "nodes" / "n2" / "node.json").write_text("{}")
+    (folder / "nodes" / "n2" / "supervisor.json").write_text('{"problems": []}')
+    (folder / "nodes" / "n2.beat.json").write_text('{"beat": 3}')
+    (folder / "ranks" / "0" / "rank.json").write_text('{"rank": 0, "pid": 1, "node": "n2"}')
+    for name, age_s in (("nodes/n2.beat.json", silent_s), ("ranks/0/events.00000.seg", 600.0)):
+        os.utime(folder / name, (time.time() - age_s,) * 2)
+
+
+def test_a_list_without_times_is_of_an_older_upload(address: Address) -> None:
+    put(address, "a", b"a")
+    about = {"size": 1, "sha256": hashlib.sha256(b"a").hexdigest()}
+    put(address, LISTED, json.dumps({"files": {"a": about}, "links": {}}).encode())
+    assert (fetch(address, said) / "a").read_bytes() == b"a"
+
+
+@pytest.mark.parametrize("time_ns", [-1, 1 << 63, 1.5, "now"])
+def test_a_time_that_is_none_is_one_error(time_ns: object, address: Address) -> None:
+    put(address, "a", b"a")
+    about = {"size": 1, "sha256": hashlib.sha256(b"a").hexdigest(), "mtime_ns": time_ns}
+    put(address, LISTED, json.dumps({"files": {"a": about}, "links": {}}).encode())
+    with pytest.raises(CapsuleError):
+        fetch(address, said)
+
+
+def test_a_file_from_before_all_times_comes_back(address: Address, folder: Path) -> None:
+    os.utime(folder / "run.json", (-86_400, -86_400))
+    push(folder, address, said)
+    assert (fetch(address, said) / "run.json").stat().st_mtime == 0
+
+
+@pytest.mark.parametrize("is_older", [False, True])
+def test_an_upload_goes_on_though_times_have_changed(is_older: bool, address: Address, folder: Path) -> None:
+    interrupt(folder, address, 2)
+    if is_older:
+        system, root = fsspec.core.url_to_fs(address.text)
+        mark = json.loads(system.cat_file(f"{root}/{UPLOAD}"))
+        for about in mark["files"].values():
+            about.pop("mtime_ns", None)
+        put(address, UPLOAD, json.dumps(mark).encode())
+    for path in folder.rglob("*.*"):
+        os.utime(path, (1000, 1000))
+    with interrupted_after(99) as put_now:
+        push(folder, address, said)
+    assert len(put_now) == 1 and (fetch(address, said) / "run.json").stat().st_mtime == 1000
 
 
 def test_what_changes_there_is_fetched_again(address: Address) -> None:
