@@ -615,6 +615,19 @@ def test_a_hang_that_was_seen_is_certain_also_where_nobody_saw_the_end(tmp_path:
     assert stopped.certainty is Certainty.CERTAIN and "for 61.0 s" in stopped.text
 
 
+def test_a_hang_that_was_reported_is_likely_where_nobody_saw_the_end(tmp_path: Path) -> None:
+    """Without stacks: how long it lasted was not noted."""
+    (tmp_path / "run.json").write_text("{}")
+    supervisor(tmp_path, incidents=[{"kind": "hang", "text": "rank 0 waits", "moment": "0.3", "ranks": [0]}])
+    logs = [out_of_sight(tmp_path, rank) for rank in (0, 1)]
+    logs[0].issue(0, 3, seq=2)
+
+    (stopped,) = diagnose(gather(tmp_path)).verdicts
+
+    assert (stopped.kind, stopped.certainty) == ("stopped", Certainty.LIKELY)
+    assert stopped.text.endswith("0.3; rank 1 never joined it")
+
+
 def test_a_job_out_of_sight_that_has_just_recorded_something_runs(tmp_path: Path) -> None:
     """As seen from the login node of a cluster."""
     log = out_of_sight(tmp_path, 0)
