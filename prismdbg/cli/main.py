@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from io import TextIOWrapper
 from types import FrameType
 from typing import Any, NoReturn
 
@@ -176,7 +177,8 @@ def _bisects(arguments: Sequence[str]) -> bool:
 
 
 def _have_streams() -> None:
-    """Whoever started us may have closed a standard stream: the next file that is opened must not take its place."""
+    """Whoever started us may have closed a standard stream: the next file that is opened must not take its place. What
+    the terminal's encoding lacks is replaced, as in a curve of memory."""
     for descriptor, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
         try:
             os.fstat(descriptor)
@@ -185,6 +187,8 @@ def _have_streams() -> None:
             os.set_inheritable(descriptor, True)
         if getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(descriptor, mode))
+    if isinstance(sys.stdout, TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="replace")
 
 
 def _say_error(message: str, hint: str) -> None:

@@ -54,7 +54,8 @@ class Evidence:
     exception; a launcher ends the others that way when one fails. died_first: the silent rank of which it is known
     that it was gone before any other; deaths_seen_late: only likely so, for what ended it, or whether another died
     before it, was not seen, or only by clocks of which it is not known how far apart they are. ended_wall_ns: when
-    the job ended; for a job that runs, now. asked_only: the ranks that were to be recorded; empty for all. gaps:
+    the job ended; for a job that runs, now. is_running: None where that is not known; then `ended_wall_ns` is until
+    when ranks are known to have been there. asked_only: the ranks that were to be recorded; empty for all. gaps:
     sentences on what was not recorded or is lost besides logs.
     emulated: the mesh of a world that was not there: each rank ran alone, what it received was made up, and times of
     two ranks have nothing to do with each other. attempt: which the logs are of. incidents: of all attempts. stacks:
@@ -66,7 +67,7 @@ class Evidence:
     silent_nodes: of them those of which nothing is heard. exit_codes: of silent ranks that ended by themselves;
     signals: that ended others of them, where the supervisor saw it. unknown_clocks: nodes of which it is not known how
     far their clocks are from the first one's. gone_wall_ns: when ranks were seen to be gone. perhaps_told: it is not
-    certain that the job was told to end; `died_first` may have ended alone. exit_code: of the job; 0 also where it is
+    certain that the job was told to end; `died_first` may have ended alone. exit_code: of the job; None where it is
     not known.
     """
 
@@ -76,7 +77,7 @@ class Evidence:
     silent: frozenset[int] = frozenset()
     died_first: int | None = None
     deaths_seen_late: bool = False
-    is_running: bool = False
+    is_running: bool | None = False
     ended_wall_ns: int = 0
     asked_only: tuple[int, ...] = ()
     gaps: tuple[str, ...] = ()
@@ -98,7 +99,7 @@ class Evidence:
     unknown_clocks: frozenset[str] = frozenset()
     gone_wall_ns: Mapping[int, int] = field(default_factory=dict)
     perhaps_told: bool = False
-    exit_code: int = 0
+    exit_code: int | None = None
     rows_by_group: dict[tuple[str, bool], dict[int, Ints]] = field(
         default_factory=dict, init=False, compare=False, repr=False
     )  # what `cross_rank` has found

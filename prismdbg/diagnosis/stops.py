@@ -196,7 +196,7 @@ def _waiting_in(stall: Stall) -> str:
 def find_stops(evidence: Evidence) -> list[Verdict]:
     """The causes among all stalls; each group's first only, for a rank that does not come stays away."""
     ranks = evidence.progress()
-    if evidence.is_running and any(progress.is_parked for progress in ranks.values()):
+    if evidence.is_running is not False and any(progress.is_parked for progress in ranks.values()):
         return []  # a capture or a checkpoint holds a rank, and those that wait for it do not hang
     stalls = _first_of_each(find_stalls(ranks, find_waits(evidence, ranks)))
     known = _Known(evidence=evidence, ranks=ranks, stalls=stalls, dead=first_dead(evidence))
@@ -284,7 +284,7 @@ def _verdict(known: _Known, circle: tuple[Stall, ...]) -> Stopped | None:
 
 def _may_go_on(evidence: Evidence, stall: Stall, absent: tuple[Absent, ...], waited_ns: int) -> bool:
     """Of a job that runs: whether the wait may just as well be a pause. Not where `record` called it a hang."""
-    is_pause = evidence.is_running and not any(_was_gone(evidence, stall, who) for who in absent)
+    is_pause = bool(evidence.is_running) and not any(_was_gone(evidence, stall, who) for who in absent)
     moment = stall.first.collective.moment
     known = (seen for seen in evidence.incidents if seen.attempt == evidence.attempt)
     was_told = any(one.incident.kind is IncidentKind.HANG and one.incident.moment == moment for one in known)

@@ -35,7 +35,8 @@ class Diagnosis:
     """`missing`: sentences on evidence that is not there. `ranks`: those whose logs could be read. `nodes`:
     where they ran, in a job of several supervisors. `stacks`: from another tool's `stacks_file`, taken at an unknown
     time, so that no verdict rests on them. unsearched_telemetry: there is some, and of several ranks none was
-    clearly later. exit_code: of a job that nobody told to end; 0 also where it is not known."""
+    clearly later. exit_code: of the job; interrupted: it was told to end. exit_code, is_running: None where that is
+    not known."""
 
     verdicts: tuple[Verdict, ...]
     missing: tuple[str, ...]
@@ -44,7 +45,9 @@ class Diagnosis:
     stacks: Mapping[int, RankStacks] = field(default_factory=dict)
     stacks_file: str = ""
     unsearched_telemetry: bool = False
-    exit_code: int = 0
+    exit_code: int | None = None
+    is_running: bool | None = False
+    interrupted: bool = False
 
     def places(self, verdict: Verdict) -> list[str]:
         """`node n2: rank 3`, for each node with a rank of the verdict."""
@@ -68,13 +71,16 @@ class Diagnosis:
             return "no rank left a readable log: no diagnosis is possible"
         whole = "these logs" if not self.missing else f"the available logs of {rank_list(self.ranks)}"
         more = "; no rank is clearly later than the others: `prismdbg telemetry` shows what slowed all alike"
-        if self.exit_code:
+        if self.exit_code and not self.interrupted:
             return f"the job ended with exit code {self.exit_code}, and no cause is found in {whole}"
         return f"no problem found in {whole}{more if self.unsearched_telemetry else ''}"
 
     def to_json(self) -> dict[str, Any]:
         return {
             "verdicts": [verdict.to_json() for verdict in self.verdicts],
+            "summary": None if self.verdicts else self.summary,
+            "is_running": self.is_running,
+            "exit_code": self.exit_code,
             "missing": list(self.missing),
             "ranks": list(self.ranks),
             **({"nodes": {str(rank): node for rank, node in sorted(self.nodes.items())}} if self.nodes else {}),
@@ -97,7 +103,9 @@ def diagnose(evidence: Evidence) -> Diagnosis:
         stacks=evidence.stacks if evidence.stacks_file else {},
         stacks_file=evidence.stacks_file,
         unsearched_telemetry=bool(evidence.telemetry) and len(evidence.logs) > 1 and _compares_times(evidence),
-        exit_code=0 if evidence.interrupted else evidence.exit_code,
+        exit_code=evidence.exit_code,
+        is_running=evidence.is_running,
+        interrupted=evidence.interrupted,
     )
 
 

@@ -14,6 +14,7 @@ from prismdbg.capsule.secrets.masking import (
     known_values,
 )
 from prismdbg.exporters.source import Source
+from prismdbg.jobs.storage.job_nodes import supervisor_report
 from prismdbg.jobs.storage.run_folder import RunFolder, read_if_whole
 from prismdbg.model.durations import duration
 from prismdbg.render.console import when
@@ -23,7 +24,7 @@ Rows = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class About:
-    """`facts`: names and values. `capsules`: paths. `problems`: as the supervisor said them. known: values that are
+    """`facts`: names and values. `capsules`: paths. `problems`: as the supervisors said them. known: values that are
     secret, of the ranks' environments; they may stand in no page."""
 
     facts: Rows
@@ -37,13 +38,14 @@ def about(path: Path, source: Source) -> About:
     if source.manifest is not None:
         return About(facts=tuple(_of_capsule(source.manifest)), capsules=(path,))
     run = RunFolder(path.resolve())
-    described, supervisor = read_if_whole(run.run_json), read_if_whole(run.supervisor_json)
+    described, supervisor = read_if_whole(run.run_json), supervisor_report(run)
     ranks = [read_if_whole(folder / "rank.json") for folder in run.rank_folders()]
     variables = [(each, rank) for rank in ranks for each in (rank.get("environment", {}), variables_of(rank))]
+    capsules = (run.capsules / Path(name).name for name in supervisor.get("capsules", []))
     known = {value for each, rank in variables for value in known_values(each, rank.get("orig_argv", []))}
     return About(
         facts=tuple(_of_run(described, supervisor, ranks)),
-        capsules=tuple(run.capsules / Path(name).name for name in supervisor.get("capsules", [])),
+        capsules=tuple(capsule for capsule in capsules if capsule.exists()),
         problems=tuple(map(str, supervisor.get("problems", []))),
         known=tuple(sorted(known)),
     )

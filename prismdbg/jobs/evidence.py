@@ -34,7 +34,7 @@ from prismdbg.jobs.storage.archive_crypto import NO_KEYS, Keys
 from prismdbg.jobs.storage.emulated_run import read_emulated
 from prismdbg.jobs.storage.fresh_logs import Say, ask_for_logs, log_folders
 from prismdbg.jobs.storage.inventory import is_recording
-from prismdbg.jobs.storage.job_nodes import NodeState, node_states, supervisor_report
+from prismdbg.jobs.storage.job_nodes import SILENT_S, NodeState, node_states, supervisor_report
 from prismdbg.jobs.storage.job_telemetry import AT_ONCE, JobTelemetry
 from prismdbg.jobs.storage.kept_stacks import last_stacks
 from prismdbg.jobs.storage.log_memory import require_room
@@ -45,6 +45,7 @@ from prismdbg.jobs.storage.run_folder import RunFolder, attempt_of, rank_of, rea
 from prismdbg.jobs.storage.run_report import MANY
 from prismdbg.log.columns import LAST_BYTES, LogColumns, read_columns
 from prismdbg.log.rank_log import columns_of, decoded, rank_log
+from prismdbg.model.durations import duration
 from prismdbg.model.meanwhile import one_by_one
 from prismdbg.model.moment import Moment
 from prismdbg.telemetry.series import Telemetry
@@ -97,6 +98,7 @@ def _of_import(job: ImportedJob) -> Evidence:
             for rank, log in job.logs.items()
         },
         world_size=job.world_size,
+        is_running=None,
         damaged=job.damaged,
         gaps=job.gaps,
         clocks_agree=bool(job.hosts),
@@ -135,9 +137,14 @@ def _end_of_capsule(manifest: Manifest, log: RankLog | None) -> int:
     last record, for it was copied some time before the capsule was complete."""
     if log is None or manifest.incident.kind is IncidentKind.HANG:
         return manifest.created_ns
+    return _last_record_ns(log) or manifest.created_ns
+
+
+def _last_record_ns(log: RankLog) -> int:
+    """By the wall clock; 0 where the rank issued no collective."""
     columns = columns_of(log)
     last_ns = max(int(columns.begun_ns.max(initial=0)), int(columns.ended_ns.max(initial=0)))
-    return last_ns + log.wall_offset_ns if last_ns else manifest.created_ns
+    return last_ns + log.wall_offset_ns if last_ns else 0
 
 
 def _of_run(path: Path, most_bytes: int | None, say: Say, each: Callable[[Path, LogColumns], None]) -> Evidence:
@@ -162,7 +169,7 @@ def _of_run(path: Path, most_bytes: int | None, say: Say, each: Callable[[Path, 
     ends = _ends(folders, logs, supervisor, places, clock_of)
     emulated, taken, telemetry = _emulated(run), _stacks(run, ends.attempt), JobTelemetry(run, nodes)
     died_first, seen_late = _died_first(supervisor, ends)
-    was_told, is_running = ends.told_to_end_ns is not None, bool(ends.alive)
+    is_running = _is_running(ends)
     return Evidence(
         logs=ends.logs,
         world_size=max(
@@ -174,16 +181,17 @@ def _of_run(path: Path, most_bytes: int | None, say: Say, each: Callable[[Path, 
         died_first=died_first,
         deaths_seen_late=seen_late,
         is_running=is_running,
-        ended_wall_ns=ends.told_to_end_ns
-        or (_now_ns(folders, ends) if is_running else int(supervisor.get("ended_wall_ns", 0))),
+        ended_wall_ns=ends.told_to_end_ns or _ended_wall_ns(is_running, folders, ends, supervisor, taken),
         asked_only=() if emulated else tuple(read_if_whole(run.config).get("ranks", ())),
-        gaps=() if emulated else (*_gaps(run, supervisor, ends, telemetry), *_not_here(run, nodes, unanswered)),
+        gaps=()
+        if emulated
+        else (*_gaps(run, supervisor, ends, is_running, telemetry), *_not_here(run, nodes, unanswered)),
         emulated=emulated,
         attempt=ends.attempt,
         incidents=ends.incidents,
         stacks=taken.ranks if taken is not None else {},
         stacks_wall_ns=taken.taken_wall_ns if taken is not None else 0,
-        interrupted=was_told,
+        interrupted=ends.told_to_end_ns is not None,
         telemetry=telemetry,
         folders={rank_of(folder): folder.name for folder in folders},
         nodes=on_nodes,
@@ -228,11 +236,12 @@ def _logs(
 class _Ends:
     """How ranks ended. `logs`: up to `told_to_end_ns`, where the job was told to. codes: of those that ended by
     themselves, and signals of the others, as far as it was seen. clock_of: by rank, in a job of several nodes; times of
-    one clock can be compared."""
+    one clock can be compared. alive: those that may be; is_unseen: of none of them it can be told."""
 
     attempt: int
     logs: Mapping[int, RankLog]
     alive: Set[int]
+    is_unseen: bool
     said_an_end: Set[int]
     silent: frozenset[int]
     codes: Mapping[int, int]
@@ -242,6 +251,10 @@ class _Ends:
     perhaps_told: bool
     gone_wall_ns: Mapping[int, int]
     clock_of: Mapping[int, str]
+
+    @property
+    def last_record_ns(self) -> int:
+        return max(map(_last_record_ns, self.logs.values()), default=0)
 
     def share_a_clock(self, one: Death, other: Death) -> bool:
         return self.clock_of.get(_rank(one.name)) == self.clock_of.get(_rank(other.name))
@@ -256,12 +269,12 @@ def _ends(
 ) -> _Ends:
     attempt = max((attempt_of(folder.name) for folder in folders), default=0)
     said_an_end = frozenset(rank for rank, log in logs.items() if _says_its_end(log))
-    alive = {
-        rank_of(folder)
+    seen_alive = {
+        rank_of(folder): _is_alive(folder, places.get(folder.name), rank_of(folder) in said_an_end)
         for folder in folders
         if "exit_code" not in supervisor
-        and _may_be_alive(folder, places.get(folder.name), rank_of(folder) in said_an_end)
     }
+    alive = {rank for rank, is_alive in seen_alive.items() if is_alive is not False}
     apart = _apart(supervisor, clock_of)
     told_ns = (interrupted_while_running if alive else interrupted_at)(supervisor, logs, attempt, apart)
     if told_ns is not None:
@@ -286,6 +299,7 @@ def _ends(
         attempt=attempt,
         logs=logs,
         alive=alive,
+        is_unseen=bool(alive) and not any(seen_alive.values()),
         said_an_end=said_an_end,
         silent=silent,
         codes={rank: death.code for rank, death in deaths.items() if death.signal == 0 and death.code is not None},
@@ -304,6 +318,30 @@ def _apart(supervisor: Mapping[str, Any], clock_of: Mapping[int, str]) -> Set[in
     node = told.get("node", "") if isinstance(told, Mapping) else ""
     clock = node if node in clock_of.values() else ""
     return {rank for rank, other in clock_of.items() if other != clock}
+
+
+def _is_running(ends: _Ends) -> bool | None:
+    """None where that cannot be told from here: no rank is seen, and none has recorded anything lately."""
+    if ends.is_unseen and abs(time.time_ns() - ends.last_record_ns) > SILENT_S * 1e9:
+        return None
+    return bool(ends.alive)
+
+
+def _ended_wall_ns(
+    is_running: bool | None,
+    folders: Sequence[Path],
+    ends: _Ends,
+    supervisor: Mapping[str, Any],
+    taken: JobStacks | None,
+) -> int:
+    """Where it is unknown whether the job runs: until when its ranks are known to have been there. How long a hang
+    lasted before it was reported is not noted, unless stacks were taken."""
+    if is_running is not None:
+        return _now_ns(folders, ends) if is_running else int(supervisor.get("ended_wall_ns", 0))
+    if taken is not None:
+        return max(ends.last_record_ns, taken.taken_wall_ns)
+    hangs = (seen for seen in ends.incidents if seen.incident.kind is IncidentKind.HANG)
+    return 0 if any(seen.attempt == ends.attempt for seen in hangs) else ends.last_record_ns
 
 
 def _now_ns(folders: Sequence[Path], ends: _Ends) -> int:
@@ -397,15 +435,16 @@ def _emulated(run: RunFolder) -> str:
     return str(found.mesh) if found is not None else ""
 
 
-def _exit_code(supervisor: Mapping[str, Any]) -> int:
+def _exit_code(supervisor: Mapping[str, Any]) -> int | None:
     code = supervisor.get("exit_code")
-    return code if isinstance(code, int) else 0
+    return code if isinstance(code, int) else None
 
 
 def _gaps(
     run: RunFolder,
     supervisor: dict[str, Any],
     ends: _Ends,
+    is_running: bool | None,
     telemetry: Mapping[str, Telemetry],
 ) -> Iterator[str]:
     """Of a folder that `record` made; logs alone, from wherever, are as whole as they are."""
@@ -424,6 +463,9 @@ def _gaps(
         )
     elif ends.told_to_end_ns is not None:
         yield "the job was told to end (Ctrl-C, kill, or its scheduler): the ends of its ranks are not diagnosed"
+    if is_running is None:
+        where = f"its ranks cannot be seen from here{_and_since(ends)}"
+        yield f"it is unknown whether the job runs or how it ended: {where}"
     if not supervisor:
         yield "the supervisor's report (supervisor.json) is missing or damaged: the rank that died first is unknown"
     elif "exit_code" not in supervisor and not ends.alive:
@@ -434,6 +476,12 @@ def _gaps(
             yield f"telemetry{f' of node {node}' if node else ''} is damaged, and read only in part: {damage}"
     if not read_if_whole(run.config).get("nan_check", True):
         yield "NaN and Inf were not checked: recorded without the trigger nan"
+
+
+def _and_since(ends: _Ends) -> str:
+    silent_ns = time.time_ns() - ends.last_record_ns
+    is_known = ends.last_record_ns and silent_ns > 0  # the clock of their node may be ahead
+    return f", and have recorded nothing for {duration(silent_ns / 1e9)}" if is_known else ""
 
 
 def _not_here(run: RunFolder, nodes: Sequence[NodeState], unanswered: Sequence[str]) -> Iterator[str]:
@@ -485,13 +533,13 @@ def _read(folder: Path, newest_bytes: int | None = None, newest_rows: int | None
     return rank_log(columns), str(columns.damage or "")
 
 
-def _may_be_alive(folder: Path, node: NodeState | None, said_an_end: bool) -> bool:
-    """Also where nobody can see from here whether it is. `node`: of a job with several supervisors."""
+def _is_alive(folder: Path, node: NodeState | None, said_an_end: bool) -> bool | None:
+    """None where that cannot be seen from here. `node`: of a job with several supervisors."""
     try:
         process = RankProcess(folder)
         if node is not None and process.is_out_of_sight:
             return node.has(folder.name) and not said_an_end
-        return process.is_out_of_sight or process.is_alive()
+        return None if process.is_out_of_sight else process.is_alive()
     except CapsuleError:  # a damaged rank.json, or half of one
         return False
 

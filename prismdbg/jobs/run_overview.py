@@ -90,12 +90,12 @@ class RunOverview:
     """`ranks`: of the last attempt, by number. lasted_ns: what the logs cover of the job, PARTS equal parts, from
     `begun_ns` of the clock; it is the newest part of the job where it `begins_later` than the job.
     clocks_agree: whether times of its ranks can be compared. is_imported: of another tool's files, from which no rank
-    can be opened."""
+    can be opened. is_running: None where that is not known."""
 
     path: Path
     ranks: tuple[RankRow, ...]
     diagnosis: Diagnosis
-    is_running: bool
+    is_running: bool | None
     lasted_ns: int
     clocks_agree: bool = True
     is_imported: bool = False

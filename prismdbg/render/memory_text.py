@@ -139,6 +139,9 @@ def peak_json(
     }
 
 
+NO_PEAK_JSON = {"peak_bytes": None, "moment": None, "groups": ()}  # where nothing was traced
+
+
 def live_json(live: Live, at: Moment, groups: Sequence[Entry]) -> dict[str, Any]:
     return {
         "moment": str(at),

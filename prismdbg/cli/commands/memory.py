@@ -44,6 +44,7 @@ from prismdbg.runtime.limits import Asked
 
 _BYS = [by.value for by in By]
 _MORE = "--top"
+_NOTHING = "nothing was traced in this range"
 
 
 @click.command()
@@ -179,7 +180,8 @@ def command(
         return
     highest = peak(read.trace, begin, end, made_inside=made_inside, with_backend=with_backend)
     if highest is None:
-        console.say("nothing was traced in this range")
+        read.trace.require(*filter(None, (begin, end)))
+        _show_nothing(flame, shown)
         return
     _write_flame(highest.live, f"live at the peak, {highest.moment}", flame)
     backend = modelled_backend(path, rank)
@@ -188,6 +190,14 @@ def command(
         drawn = curve(read.trace, points, begin, end, made_inside=made_inside, with_backend=with_backend)
         console.emit(memory_text.curve_text(drawn))
     _show_peak(read, highest, backend, shown)
+
+
+def _show_nothing(flame: Path | None, shown: _Shown) -> None:
+    if flame is not None:
+        raise UsageError(f"{_NOTHING}: --flame has no blocks to show", hint="give another --begin or --end")
+    console.say(_NOTHING)
+    if shown.as_json:
+        shown.print(memory_text.NO_PEAK_JSON)
 
 
 def _write_flame(live: Live, name: str, path: Path | None) -> None:

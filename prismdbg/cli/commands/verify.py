@@ -30,7 +30,7 @@ _WORDS = {Severity.FATAL: "bad ", Severity.INCOMPLETE: "lack", Severity.NOTE: "n
 
 @click.command()
 @click.argument("capsule", type=Fetched())
-@click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print the findings, or the verdict of --state, as JSON.")
 @click.option("--state", is_flag=True, help="Replay the steps after the newest state snapshot of a rank of this RUN.")
 @click.option(
     "--rank",
@@ -88,7 +88,7 @@ def command(
                 timeout_s=timeout,
                 say=console.announce,
             )
-        return _told(checked)
+        return _told(checked, as_json=as_json)
     with long_work.shown(), opened(capsule, keys) as whole:
         found = list(all_findings(whole.path))
     wrong = _wrong(capsule, found)
@@ -105,17 +105,39 @@ def command(
     return ExitCode.BAD_CAPSULE if wrong else ExitCode.OK
 
 
-def _told(checked: Checked) -> int:
-    verdict = checked.verdict
+def _told(checked: Checked, *, as_json: bool) -> int:
     with console.also_unread():
-        console.emit(render_divergence(verdict.story) if verdict.story is not None else verdict.summary)
-        if verdict.outcome is Outcome.IDENTICAL:
-            console.say(
-                f"the registered state is all that the {counted(checked.steps, 'step')} after {checked.start} depend on"
-            )
-        for note in verdict.notes:
-            console.say(note)
-    return CODES[verdict.outcome]
+        if as_json:
+            console.emit_json(_state_json(checked))
+        else:
+            _print(checked)
+    return CODES[checked.verdict.outcome]
+
+
+def _state_json(checked: Checked) -> dict[str, object]:
+    """With the names that `replay --json` has."""
+    verdict = checked.verdict
+    return {
+        "outcome": verdict.outcome,
+        "why": verdict.why or None,
+        "summary": verdict.summary,
+        "moment": verdict.moment,
+        "start": str(checked.start),
+        "steps": checked.steps,
+        "story": verdict.story,
+        "notes": verdict.notes,
+    }
+
+
+def _print(checked: Checked) -> None:
+    verdict = checked.verdict
+    console.emit(render_divergence(verdict.story) if verdict.story is not None else verdict.summary)
+    if verdict.outcome is Outcome.IDENTICAL:
+        console.say(
+            f"the registered state is all that the {counted(checked.steps, 'step')} after {checked.start} depend on"
+        )
+    for note in verdict.notes:
+        console.say(note)
 
 
 def _json(capsule: Path, found: list[Finding]) -> dict[str, object]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import NoReturn
 
 import click
 from rich.console import Console
@@ -27,6 +28,12 @@ from prismdbg.render.nccl_text import nccl_json, nccl_lines
 
 MISSING_SHOWN = 4
 _COLORS = {Certainty.CERTAIN: "bold red", Certainty.LIKELY: "yellow", Certainty.HINT: "cyan"}
+
+
+class _Terminal(Console):
+    def on_broken_pipe(self) -> NoReturn:
+        """rich would end the command with 1; `cli.main` knows what a reader that has enough means."""
+        raise
 
 
 @click.command()
@@ -71,7 +78,7 @@ def command(run: Path, as_json: bool, whole: bool, nccl_logs: tuple[Path, ...], 
         more = {"nccl": nccl_json(nccl)} if nccl is not None else {}
         console.emit_json({"run": str(run), **diagnosis.to_json(), **more})
         return
-    terminal = Console(highlight=False)
+    terminal = _Terminal(highlight=False)
     _show(diagnosis, terminal)
     for line in nccl_lines(nccl) if nccl is not None else ():
         _print(terminal, _one(f"nccl: {line}"))

@@ -11,6 +11,7 @@ import pytest
 from capsules import make_capsule
 from chain import Taken
 from terminal import Terminal
+from traces import TraceBuilder
 
 BOUND_S = 240.0  # the first container of an engine waits for its image to be made
 
@@ -42,6 +43,7 @@ def shell(tmp_path: Path, prismdbg_command: tuple[str, ...], child_environment: 
         ("TERM=dumb prismdbg open $CAPSULE", 0, "2.2\t", ""),
         ("prismdbg inspect $CAPSULE <&- | head -1", 0, "", ""),
         ("prismdbg inspect $CAPSULE 2>&1 >/dev/null | true", 0, "", ""),
+        ("prismdbg why $CAPSULE | true", 0, "", ""),
         ("prismdbg debug $CAPSULE --at 99.1 < /dev/null", 2, "", "capsule capsule ends at 2.2, but --at is 99.1"),
     ],
 )  # fmt: skip
@@ -49,6 +51,15 @@ def test_it_ends(shell: Shell, line: str, code: int, out: str, err: str) -> None
     done = shell(line)
     assert (done.returncode, "Traceback" in done.stderr) == (code, False), done.stderr
     assert out in done.stdout and err in done.stderr
+
+
+def test_characters_that_the_encoding_lacks_are_replaced(shell: Shell, tmp_path: Path) -> None:
+    trace = TraceBuilder(tmp_path / "trace", from_start=True)
+    trace.allocate(4096, "aten::empty")
+    trace.write()
+    done = shell(f"PYTHONIOENCODING=latin-1 prismdbg memory {tmp_path / 'trace'}")
+    assert (done.returncode, "Traceback" in done.stderr) == (0, False), done.stderr
+    assert "aten::empty" in done.stdout
 
 
 @pytest.mark.job

@@ -274,6 +274,19 @@ class TestExitCodes:
         )
         assert found_in(job, exit_code=2, interrupted=True).summary == "no problem found in these logs"
 
+    def test_json_tells_how_the_job_ended(self) -> None:
+        job = Job(2)
+        job.steps(3)
+        job.exits()
+
+        failed, well, unseen = (found_in(job, **ended).to_json() for ended in ({"exit_code": 2}, {"exit_code": 0}, {}))
+
+        assert (failed["exit_code"], well["exit_code"], unseen["exit_code"]) == (2, 0, None)
+        assert failed["summary"] == "the job ended with exit code 2, and no cause is found in these logs"
+        assert found_in(job, is_running=True).to_json()["is_running"] is True
+        job.raises(1, "ValueError", "bad batch")
+        assert found_in(job, exit_code=2).to_json()["summary"] is None, "the verdicts say it"
+
 
 class TestWatchdogs:
     def job(self, waited_ns: int) -> tuple[Job, dict[str, Any]]:

@@ -19,6 +19,7 @@ from prismdbg.cli import registry
 from prismdbg.cli.commands import replay
 from prismdbg.cli.exit_codes import ExitCode
 from prismdbg.cli.terminal.replay_script import to_json
+from prismdbg.diagnosis.why import Diagnosis
 from prismdbg.jobs.replay.compare import Verdict
 from prismdbg.script.reader import read
 from prismdbg.script.scripted import Scripted
@@ -265,8 +266,13 @@ def test_setup_names_what_is_missing_where_it_cannot_install_it(tmp_path: Path) 
 
 
 def test_the_fields_of_the_output_are_there() -> None:
-    _, plain, scripted = CI.partition("## Output for programs")[2].split("| field of ")
-    for part, given in ((plain, replay._json(Verdict(), "", "")), (scripted, to_json(Scripted(), 0, None))):
+    _, plain, scripted, why = CI.partition("## Output for programs")[2].split("| field of ")
+    diagnosis = Diagnosis(verdicts=(), missing=(), ranks=(0,), nodes={0: "n1"})
+    for part, given in (
+        (plain, replay._json(Verdict(), "", "")),
+        (scripted, to_json(Scripted(), 0, None)),
+        (why, diagnosis.to_json()),
+    ):
         rows = [row.split(" | ")[0] for row in part.partition("\n\n")[0].splitlines()[2:]]
         named = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
         assert named and named <= set(given)

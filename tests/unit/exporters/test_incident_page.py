@@ -55,7 +55,9 @@ def page_of(path: Path) -> tuple[str, Page]:
 
 
 def test_it_says_what_happened_where_and_how_to_replay_it(tmp_path: Path) -> None:
-    _, page = page_of(write_run(tmp_path / "run").path)
+    run = write_run(tmp_path / "run")
+    (run.capsules / "1-exception").mkdir(parents=True)
+    _, page = page_of(run.path)
     for words in (
         "rank 1 raised ValueError: loss is not finite", "certain", "python train.py", "exit code", "torch 2.13",
         "called from", "/job/data.py:3", "holds the GIL", "allocated at", "/job/train.py:5",
@@ -64,6 +66,26 @@ def test_it_says_what_happened_where_and_how_to_replay_it(tmp_path: Path) -> Non
         assert words in page.text, words
     assert [tag for tag, _ in page.elements].count("svg") == 2
     assert [tag for tag, _ in page.elements].count("rect") == 4
+
+
+def test_of_a_job_of_several_nodes(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run")
+    node = run.nodes / "n1"
+    node.mkdir(parents=True)
+    (run.nodes / "job.json").write_text('{"id": "x"}')
+    (node / "node.json").write_text("{}")
+    run.supervisor_json.rename(node / "supervisor.json")
+    (run.capsules / "1-exception").mkdir(parents=True)
+
+    _, page = page_of(run.path)
+
+    for words in ("prismdbg replay", "1-exception", "exit code", "ended"):
+        assert words in page.text, words
+
+
+def test_a_capsule_that_was_removed_is_not_offered(tmp_path: Path) -> None:
+    _, page = page_of(write_run(tmp_path / "run").path)
+    assert "has no capsule" in page.text and "prismdbg replay" not in page.text
 
 
 def test_nothing_of_the_program_becomes_markup(tmp_path: Path) -> None:

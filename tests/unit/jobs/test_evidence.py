@@ -24,6 +24,7 @@ from prismdbg.diagnosis.why import Diagnosis, diagnose
 from prismdbg.errors import CapsuleError, UsageError
 from prismdbg.jobs import evidence as evidence_module
 from prismdbg.jobs.evidence import gather
+from prismdbg.jobs.storage.kept_stacks import keep_stacks
 from prismdbg.jobs.storage.pack import pack
 from prismdbg.jobs.storage.run_folder import RunFolder, describe_run
 from prismdbg.jobs.storage.run_report import report
@@ -497,7 +498,7 @@ class TestAJobThatWasToldToEnd:
         texts = [verdict.text for verdict in found.verdicts]
         assert any("ValueError: no" in text for text in texts) is not is_told, texts
         assert any("the job was told to end" in line for line in found.missing) is is_told
-        assert bool(found.exit_code) is not is_told
+        assert found.interrupted is is_told
 
     @pytest.mark.parametrize("joins_again", [False, True])
     def test_a_job_that_began_anew_after_a_node_was_told_was_not_told_itself(
@@ -579,6 +580,67 @@ def test_of_a_job_that_runs_it_is_now_by_the_clock_as_its_ranks_found_it(tmp_pat
     evidence = gather(tmp_path)
     assert evidence.is_running
     assert abs(evidence.ended_wall_ns - evidence.logs[0].wall_offset_ns - time.monotonic_ns()) < 60 * 10**9
+
+
+def test_a_hang_of_a_job_whose_end_nobody_saw_is_not_certain(tmp_path: Path) -> None:
+    """It and its supervisor were killed together, and `why` runs after a reboot: rank 0 waited until then, not until
+    now."""
+    (tmp_path / "run.json").write_text("{}")
+    supervisor(tmp_path, deaths=[])
+    logs = [out_of_sight(tmp_path, rank) for rank in (0, 1)]
+    logs[0].issue(0, 3, seq=2)
+
+    evidence = gather(tmp_path)
+    found = diagnose(evidence)
+
+    assert (evidence.is_running, evidence.silent) == (None, frozenset())
+    assert [(verdict.kind, verdict.certainty) for verdict in found.verdicts] == [("stopped", Certainty.HINT)]
+    assert any(
+        gap.startswith("it is unknown whether the job runs or how it ended: its ranks cannot be seen from here, and")
+        for gap in found.missing
+    )
+    assert found.to_json()["is_running"] is None
+
+
+def test_a_hang_that_was_seen_is_certain_also_where_nobody_saw_the_end(tmp_path: Path) -> None:
+    (tmp_path / "run.json").write_text("{}")
+    logs = [out_of_sight(tmp_path, rank) for rank in (0, 1)]
+    logs[0].issue(0, 3, seq=2)
+    thread = ThreadStack(name="MainThread", holds_gil=False, frames=(Frame("/job/data.py", 3, "load"),))
+    ranks = {1: RankStacks(rank=1, taken_by=FROM_OUTSIDE, threads=(thread,))}
+    keep_stacks(RunFolder(tmp_path), JobStacks(taken_wall_ns=TOLD_NS, attempt=0, ranks=ranks))
+
+    (stopped,) = diagnose(gather(tmp_path)).verdicts
+
+    assert stopped.certainty is Certainty.CERTAIN and "for 61.0 s" in stopped.text
+
+
+def test_a_hang_that_was_reported_is_likely_where_nobody_saw_the_end(tmp_path: Path) -> None:
+    """Without stacks: how long it lasted was not noted."""
+    (tmp_path / "run.json").write_text("{}")
+    supervisor(tmp_path, incidents=[{"kind": "hang", "text": "rank 0 waits", "moment": "0.3", "ranks": [0]}])
+    logs = [out_of_sight(tmp_path, rank) for rank in (0, 1)]
+    logs[0].issue(0, 3, seq=2)
+
+    (stopped,) = diagnose(gather(tmp_path)).verdicts
+
+    assert (stopped.kind, stopped.certainty) == ("stopped", Certainty.LIKELY)
+    assert stopped.text.endswith("0.3; rank 1 never joined it")
+
+
+def test_a_job_out_of_sight_that_has_just_recorded_something_runs(tmp_path: Path) -> None:
+    """As seen from the login node of a cluster."""
+    log = out_of_sight(tmp_path, 0)
+    log.issue(0, 3, seq=2, time_ns=time.time_ns() - gather(tmp_path).logs[0].wall_offset_ns)
+    evidence = gather(tmp_path)
+    assert evidence.is_running
+    assert abs(evidence.ended_wall_ns - time.time_ns()) < 60 * 10**9
+
+
+def out_of_sight(run: Path, rank: int) -> TinyLog:
+    log = rank_folder(run, str(rank))
+    (log.folder / "rank.json").write_text(json.dumps({"pid": 1, "boot_id": "another", "world_size": 2}))
+    return log
 
 
 @pytest.mark.parametrize(("note", "lost"), [("exit", ()), ("incident", ()), ("", (1,))])

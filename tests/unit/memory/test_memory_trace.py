@@ -394,6 +394,9 @@ def test_a_million_records_are_columns(tmp_path: Path) -> None:
     [
         (["--at", "99.1"], "99.1 is outside the trace, which goes from 0.0 to 1.0.1"),
         (["--diff", "1", "99.1"], "99.1 is outside the trace"),
+        (["--begin", "99.1"], "99.1 is outside the trace"),
+        (["--begin", "99.1", "--json"], "99.1 is outside the trace"),
+        (["--begin", "0.1", "--end", "0.1", "--flame", "flame.json"], "nothing was traced in this range"),
         (["--diff", "1", "0.1"], "1.0 is later than 0.1"),
         (["--export", "/nowhere/at/all"], "no such directory: /nowhere/at"),
     ],
@@ -404,6 +407,12 @@ def test_the_command_refuses_in_one_line(
     assert main.run(["memory", str(training(builder)), *options]) == ExitCode.USAGE
     shown = capsys.readouterr()
     assert shown.out == "" and said in shown.err
+
+
+def test_an_empty_range_has_no_peak(builder: TraceBuilder, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["memory", str(training(builder)), "--begin", "0.1", "--end", "0.1", "--json"]) == ExitCode.OK
+    found = json.loads(capsys.readouterr().out)
+    assert (found["peak_bytes"], found["groups"]) == (None, [])
 
 
 @pytest.fixture

@@ -37,7 +37,7 @@ from tests.unit.logs import MILLISECOND_NS, Job, put_on_device
 Play = Callable[[JobApp, Pilot[OpenRank | None]], Awaitable[None]]
 
 
-def job(world: int = 4, *, hostile: str = "", is_running: bool = False) -> RunOverview:
+def job(world: int = 4, *, hostile: str = "", is_running: bool | None = False) -> RunOverview:
     """Rank 2 sends NaN at 1.1 and comes late; rank 3 raises."""
     logs = Job(world)
     logs.steps(1)
@@ -407,7 +407,10 @@ def test_it_is_read_again_and_says_where_it_cannot_be() -> None:
     assert app.return_value is None
 
 
-def test_after_a_failed_reading_a_job_that_runs_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("is_running", [True, None])
+def test_after_a_failed_reading_a_job_that_may_run_is_read_again(
+    monkeypatch: pytest.MonkeyPatch, is_running: bool | None
+) -> None:
     """A file that was just being replaced, and the screen showed the same for ever."""
     monkeypatch.setattr("prismdbg_tui.recorded_job.app._LEAST_AGAIN_S", 0.01)
     reads = iter([raising(CapsuleError("not now")), lambda: job(8)])
@@ -416,7 +419,7 @@ def test_after_a_failed_reading_a_job_that_runs_is_read_again(monkeypatch: pytes
         await until(lambda: len(app.job.ranks) == 8, pilot)
         assert any("not now" in note for note in told(app))
 
-    play(part, app=JobApp(job(is_running=True), lambda: next(reads)()))
+    play(part, app=JobApp(job(is_running=is_running), lambda: next(reads)()))
 
 
 def test_readings_by_key_are_no_further_readings_by_the_clock() -> None:
@@ -574,7 +577,7 @@ def test_as_lines_waits_on_a_device_are_empty() -> None:
 
 
 def test_of_another_tools_files_no_rank_is_offered() -> None:
-    shown = replace(job(), is_imported=True)
+    shown = replace(job(is_running=None), is_imported=True)
 
     async def part(app: JobApp, _pilot: Pilot[OpenRank | None]) -> None:
         keys, head = str(app.keybar.content), str(app.head.content)

@@ -242,7 +242,7 @@ class JobApp(ActionApp[OpenRank | None]):
         self._read_later()
 
     def _read_later(self) -> None:
-        if self.job.is_running:
+        if self.job.is_running is not False and not self.job.is_imported:
             self._timer = self.set_timer(max(_LEAST_AGAIN_S, _AGAIN_SHARE * self._took_s), self._read_again)
 
     def _take(self, job: RunOverview) -> None:

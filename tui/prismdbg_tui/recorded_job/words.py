@@ -35,7 +35,7 @@ def heading(job: RunOverview, at: Moment | None = None, order: str = "") -> tupl
     """`at`: where ranks open. order: of the rows, if it was changed."""
     ranks = figures.plural(len(job.ranks), "rank")
     calls = figures.plural(sum(row.collectives for row in job.ranks), "collective")
-    state = "running" if job.is_running else "end unknown" if job.is_imported else "ended"
+    state = "running" if job.is_running else "ended" if job.is_running is False else "end unknown"
     newest = "newest " if job.begins_later else ""
     opens = (f"opens ranks at {at}",) if at is not None else ()
     return (ranks, calls, f"{newest}{figures.duration(job.lasted_ns)}", state, *opens, *([order] if order else []))
