@@ -232,6 +232,13 @@ class Synthesized(TypedDict):
     collective: Call
 
 
+class Skipped(TypedDict):
+    """`begun`: the step that follows."""
+
+    moment: MomentText
+    begun: Count
+
+
 class StateCompared(TypedDict):
     moment: MomentText
     equal: bool
@@ -274,6 +281,7 @@ EVENTS: Mapping[str, Any] = {
     "diverged": Story,
     "departed": Story,
     "synthesized": Synthesized,
+    "skipped": Skipped,
     "end_of_log": WithTally,
     "all_compared": WithTally,
     "state": StateCompared,
