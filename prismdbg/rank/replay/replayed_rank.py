@@ -37,6 +37,7 @@ class Replaying:
 
     def __init__(self, log_folder: Path, agent: Agent, counters: Counters) -> None:
         self.agent = agent
+        agent.waits = True
         self.log: RankLog = read_log(log_folder)
         self.counters = counters
         self.gate = Gate(agent.publish)
