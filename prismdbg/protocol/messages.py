@@ -329,8 +329,11 @@ class _Measured(_Tensor):
 
 
 class _Scalar(TypedDict):
+    """`is_float`: said of one that is not finite, whose value is a text."""
+
     type: str
     value: Scalar
+    is_float: NotRequired[bool]
 
 
 class _Sequence(TypedDict):
