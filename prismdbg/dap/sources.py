@@ -65,7 +65,7 @@ class Sources:
         if len(found) > 1:
             raise UsageError(
                 f"{wanted.name} may be {found[0]} or {found[1]}",
-                hint="open the file in a folder that is named as the program's",
+                hint="use the file in a folder with the same name as in the program",
             )
         return found[0]
 
