@@ -217,13 +217,14 @@ def _silent(_text: str) -> None:
 
 
 _NO_NUMBERS = ("nan", "inf", "-inf")  # which JSON has as texts
+_FLOATS = ("float", "numpy.float64")  # an older rank does not say of which class they are
 
 
 def _plain(value: dict[str, Any]) -> Any:
     match value["kind"]:
         case "scalar":
-            no_number = value.get("type") == "float" and value["value"] in _NO_NUMBERS
-            return float(value["value"]) if no_number else value["value"]
+            is_float = value.get("is_float") or value.get("type") in _FLOATS
+            return float(value["value"]) if is_float and value["value"] in _NO_NUMBERS else value["value"]
         case "sequence":
             return [_plain(item) for item in value["items"]]
         case "mapping":

@@ -47,8 +47,9 @@ class Sources:
         return {"content": self._read(path), "mimeType": "text/x-python"}
 
     def path_of(self, source: Arguments) -> str:
-        """The program's file that a client means: the one whose path has most in common with its own, from the end.
-        `UsageError` where the program has none of that name."""
+        """The program's file that a client means: the one whose path has most in common with its own, from the end;
+        of several, the one with the fewest folders. `UsageError` where the program has none of that name, or two that
+        lie alike."""
         if source.has("sourceReference") and (number := source.number("sourceReference")):
             return self._references.get(number)
         wanted = PurePosixPath(source.text("path", source.text("name", "")))
@@ -59,7 +60,14 @@ class Sources:
                 return str(wanted)
             names = ", ".join(self._known.file_names)
             raise UsageError(f"the program has no file {wanted.name}", hint=f"use one of: {names}")
-        return max(named, key=lambda path: _common(PurePosixPath(path), wanted))
+        nearest = min(_distance(path, wanted) for path in named)
+        found = [path for path in named if _distance(path, wanted) == nearest]
+        if len(found) > 1:
+            raise UsageError(
+                f"{wanted.name} may be {found[0]} or {found[1]}",
+                hint="use the file in a folder with the same name as in the program",
+            )
+        return found[0]
 
     def _is_here(self, path: str) -> bool:
         """This machine has the same file at the same path."""
@@ -87,6 +95,11 @@ def _inside(capsule: Capsule) -> dict[str, RankFile]:
         return {file.path: file for file in read_files(capsule) if file.place is Place.INSIDE}
     except PrismError:
         return {}
+
+
+def _distance(path: str, wanted: PurePosixPath) -> tuple[int, int]:
+    mine = PurePosixPath(path)
+    return -_common(mine, wanted), len(mine.parts)
 
 
 def _common(path: PurePosixPath, wanted: PurePosixPath) -> int:

@@ -23,6 +23,7 @@ from prismdbg.debugger.inspection import Inspection
 from prismdbg.debugger.known_names import known_names
 from prismdbg.debugger.memory_verbs import MemoryVerbs
 from prismdbg.debugger.navigation import Navigation
+from prismdbg.debugger.recorded_nan import nan_since
 from prismdbg.debugger.routes import Routes
 from prismdbg.errors import Defect, PrismError, RankLost, UsageError, WaitTimeout
 from prismdbg.jobs.capture.packed_memory import packed_trace
@@ -70,11 +71,12 @@ class Debugger:
         standing: OutsideCollective | None = None,
         hang: RecordedHang | None = None,
         nan: Moment | None = None,
+        nan_since: int = 0,
     ) -> None:
         """`end_record`, `recorded`: B, and the capsule's moments (`recorded_moments`), where they are known.
         `arrivals`: of the other ranks, for `peers`. `known`: the names that stops are held against. `memory`: the
         capsule's own memory trace. `strict`: as `ReplayRequest` has it. `standing`, `hang`: as `Session` has them.
-        `nan`: the one that the capsule was made for."""
+        `nan`: the one that the capsule was made for. nan_since: its step, where there are others before it."""
         self.session = Session(end_record, recorded, standing, hang)
         self.driver = Driver(travel, self.session, tell, settings or Settings(), how_it_ended)
         self.driver.strict = strict
@@ -92,7 +94,7 @@ class Debugger:
             **StopVerbs(self.driver, self.inspection, known).verbs(),
             **self._memory.verbs(),
             **self.exports.verbs(),
-            **HistoryQueries(self.driver, self.inspection, routes, nan).verbs(),
+            **HistoryQueries(self.driver, self.inspection, routes, nan, nan_since).verbs(),
             Verb.HELP: help_of,
             Verb.QUIT: lambda _: answers.Ended(),
         }
@@ -211,6 +213,7 @@ def debug(
         standing=standing_of(travel),
         hang=hang_of(travel),
         nan=incident.moment if incident.kind is IncidentKind.NAN else None,
+        nan_since=nan_since(travel.capsule),
     )
     made.exports.capsule = travel.capsule
     made.driver.explain = lambda story: with_causes(story, travel.capsule, travel.client, unhidden=travel.unhidden)

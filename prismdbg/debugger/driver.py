@@ -19,6 +19,7 @@ from prismdbg.model.breakpoints import StopReason
 from prismdbg.model.frame import Frame
 from prismdbg.model.moment import Moment
 from prismdbg.protocol.client import AgentError
+from prismdbg.protocol.values import MAIN_THREAD
 from prismdbg.protocol.wire import InvalidMessage
 from prismdbg.session import notices
 from prismdbg.session.breakpoints import BreakpointSpec
@@ -36,7 +37,6 @@ RUNNING = "running"  # what progress says where the rank only runs
 ANSWER_BOUND_S = 90.0
 END_BOUND_S = 5.0
 MAX_NOTED = 100_000  # a rank keeps 1000 of them itself
-MAIN_THREAD = "MainThread"  # as Python names it
 CANNOT_TRACE = "events between collectives cannot be traced"
 MADE_EVENTS = (StopReason.DIVERGED, StopReason.EXCEPTION, StopReason.END_OF_LOG)
 _SAYS_HOW_FAR = (
@@ -471,6 +471,7 @@ def _is_old_news(notice: Notice) -> bool:
     old = (
         notices.Departed
         | notices.Synthesized
+        | notices.Skipped
         | notices.StateCompared
         | notices.EndOfLog
         | notices.AllCompared

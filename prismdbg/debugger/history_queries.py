@@ -32,10 +32,17 @@ SETTLED = 200  # events looked at for the operator that was found
 
 class HistoryQueries:
     def __init__(
-        self, driver: Driver, inspection: Inspection, routes: Routes, recorded_nan: Moment | None = None
+        self,
+        driver: Driver,
+        inspection: Inspection,
+        routes: Routes,
+        recorded_nan: Moment | None = None,
+        nan_since: int = 0,
     ) -> None:
-        """recorded_nan: the NaN or infinity that the capsule was made for."""
+        """recorded_nan: the NaN or infinity that the capsule was made for. nan_since: its step, where there are others
+        before it."""
         self._recorded_nan = recorded_nan
+        self._nan_since = nan_since
         self._driver = driver
         self._session = driver.session
         self._inspection = inspection
@@ -223,13 +230,13 @@ class HistoryQueries:
         here, asked_at = self._routes.here(), self._session.moment
         end = here if text or self._recorded_nan is None else max(here, self._recorded_nan)
         stands_at_end = end == here and self._is_behind_collective
+        condition = f"not finite({text})" if text else self._since(end, here)
         self._trace_if_one_can()
-        condition = f"not finite({text})" if text else ""
         if text:
             parse(condition)
         kind = BreakpointKind.COLLECTIVE if text else BreakpointKind.NAN
         seen = self._first_seen(BreakpointSpec(kind=kind, number=SEARCHED, condition=condition), end)
-        if seen is None and stands_at_end and self._is_seen_at(end, condition or "not finite(input)"):
+        if seen is None and stands_at_end and self._is_seen_at(end, f"not finite({text or 'input'})"):
             seen = end
         if seen is None:
             what = shortened(text) or "the data sent and received"
@@ -271,6 +278,14 @@ class HistoryQueries:
             exact=True,
             **self._arrive(),
         )
+
+    def _since(self, end: Moment, here: Moment | None = None) -> str:
+        """The condition that leaves out what the recorded rank had before the NaN that the capsule was made for, where
+        that is looked for. `here`: where the rank stands: who stands at one of the others asks about that."""
+        if not 0 < self._nan_since <= end.step:
+            return ""
+        is_at_other = here is not None and here.step < self._nan_since and self._holds("not finite([input, out])")
+        return "" if is_at_other else f"step >= {self._nan_since}"
 
     def _back_to_operator(self, found: Json) -> Moment:
         """Where it runs, which is what is named. Operators are counted otherwise under the microscope: it is looked for
@@ -370,7 +385,8 @@ class HistoryQueries:
 
     def _received(self, seen: Moment, found: Json | None) -> Moment | None:
         """Where the rank received its first NaN or infinity, if that was before any operator was given one."""
-        first = self._first_seen(BreakpointSpec(kind=BreakpointKind.NAN, number=SEARCHED), seen)
+        spec = BreakpointSpec(kind=BreakpointKind.NAN, number=SEARCHED, condition=self._since(seen))
+        first = self._first_seen(spec, seen)
         if first is None or not self._holds("finite(input)"):
             return None
         return first if found is None or first < Moment.parse(str(found["moment"])) else None

@@ -232,6 +232,13 @@ class Synthesized(TypedDict):
     collective: Call
 
 
+class Skipped(TypedDict):
+    """`begun`: the step that follows."""
+
+    moment: MomentText
+    begun: Count
+
+
 class StateCompared(TypedDict):
     moment: MomentText
     equal: bool
@@ -274,6 +281,7 @@ EVENTS: Mapping[str, Any] = {
     "diverged": Story,
     "departed": Story,
     "synthesized": Synthesized,
+    "skipped": Skipped,
     "end_of_log": WithTally,
     "all_compared": WithTally,
     "state": StateCompared,
@@ -321,8 +329,11 @@ class _Measured(_Tensor):
 
 
 class _Scalar(TypedDict):
+    """`is_float`: said of one that is not finite, whose value is a text."""
+
     type: str
     value: Scalar
+    is_float: NotRequired[bool]
 
 
 class _Sequence(TypedDict):

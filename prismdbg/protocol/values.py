@@ -6,6 +6,7 @@ from typing import Any
 
 from prismdbg.model.collective import Collective, Frame, Group
 
+MAIN_THREAD = "MainThread"  # as Python names it
 MAX_THREADS = 256  # that an agent lists beside the one that is stopped
 
 

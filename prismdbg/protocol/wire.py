@@ -48,10 +48,11 @@ class Connection:
         self._buffer = bytearray()
         self.last_bytes = 0
 
-    def send(self, message: Message) -> None:
-        """Raises `PeerClosed` when the other end is gone, `RankLost` when it does not receive: it may have a part."""
+    def send(self, message: Message, *, waits: bool = False) -> None:
+        """Raises `PeerClosed` when the other end is gone, `RankLost` when it does not receive: it may have a part.
+        waits: for as long as the other end is there."""
         data = memoryview(json.dumps(message, separators=(",", ":")).encode() + b"\n")
-        end = time.monotonic() + SEND_S
+        end = None if waits else time.monotonic() + SEND_S
         try:
             while data:
                 data = data[self._send_some(data, end) :]
@@ -60,10 +61,10 @@ class Connection:
         except (OSError, ValueError) as error:
             raise RankLost(f"the peer of the agent's socket has closed it: {error}") from error
 
-    def _send_some(self, data: memoryview, end: float) -> int:
+    def _send_some(self, data: memoryview, end: float | None) -> int:
         with contextlib.suppress(BlockingIOError):
             return self._sock.send(data, socket.MSG_NOSIGNAL)  # a program may end of SIGPIPE
-        if not self._is_ready(select.POLLOUT, end - time.monotonic()):
+        if not self._is_ready(select.POLLOUT, None if end is None else end - time.monotonic()):
             raise RankLost(f"the other end of the agent's socket has not read for {SEND_S:g} s")
         return 0
 

@@ -72,6 +72,7 @@ class Agent:
         """`ended`: told why nobody can connect any more, where that is so before the process's end. `idle`: called
         whenever nobody has connected for `IDLE_S`."""
         self.path = path
+        self.waits = False  # for clients that read slowly, as a rank does that lives for its debugger
         self._ended = ended
         self._idle = idle
         self.verbs: dict[str, Verb] = {"hello": lambda _: Hello().to_json()}
@@ -116,7 +117,7 @@ class Agent:
         for number, (connection, lock) in list(self._clients.items()):
             try:
                 with lock:
-                    connection.send({"event": event, **data})
+                    connection.send({"event": event, **data}, waits=self.waits)
             except PrismError:  # it may have half of the event: the next one would be none behind that
                 self._clients.pop(number, None)
                 connection.shut_down()
@@ -168,7 +169,7 @@ class Agent:
                 reply = self._answer(message)
                 # Who has left may have asked for more before: to release what it asked to park, when nobody answered.
                 with lock, contextlib.suppress(PeerClosed):
-                    connection.send(reply)
+                    connection.send(reply, waits=self.waits)
         except Exception:  # the client is gone, or what it sent is no message
             return
         finally:

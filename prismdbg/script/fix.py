@@ -34,15 +34,19 @@ class Judgement(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """What was seen of it. first_nan: the first NaN or Inf sent or received; affected: the first answer that may not
-    be what it would have been. run_to: where the script ends the replay. exit_code: of the program, or of the process
-    that was lost, where it is known. hangs: it was silent for as long as a recorded hang says."""
+    """What was seen of it. first_nan: the first NaN or Inf sent or received that counts; lasting_overflow: one in a
+    step that its gradient scaler skipped, and that may be an incident; has_other_nan: there were others. affected: the
+    first answer that may not be what it would have been. run_to: where the script ends the replay. exit_code: of the
+    program, or of the process that was lost, where it is known. hangs: it was silent for as long as a recorded hang
+    says."""
 
     ending: Ending
     reached: Moment
     departed: Departed | None = None
     affected: Moment | None = None
     first_nan: Moment | None = None
+    lasting_overflow: Moment | None = None
+    has_other_nan: bool = False
     raised: ProgramRaised | None = None
     run_to: Moment | None = None
     hangs: bool = False
@@ -102,10 +106,13 @@ def _judged(run: Run, incident: Incident, end: Moment, known: Recorded) -> tuple
         return Judgement.UNKNOWN, f"inconclusive, {silent}; a program that does not hang may be, too"
     if run.exit_code not in (None, 0) and (run.exit_code != known.exit_code or _failed_by_raising(incident, known)):
         return Judgement.OTHER, f"the program ended with exit code {run.exit_code}"
+    if run.lasting_overflow is not None:
+        overflow = f"a NaN or Inf at {run.lasting_overflow}, in a step that the gradient scaler skipped"
+        return Judgement.UNKNOWN, f"inconclusive, {overflow}"
     place = min(incident.moment or end, end)
     is_cut = run.run_to is not None and run.run_to <= run.reached <= place  # what comes behind that place has not run
     if TRAITS[incident.kind].is_asked_for and (is_cut or run.reached >= place):
-        return Judgement.NO_INCIDENT, "no exception, no NaN; the capsule was captured on request and has no incident"
+        return Judgement.NO_INCIDENT, f"{_nothing(run)}; the capsule was captured on request and has no incident"
     if is_cut:
         return Judgement.NOT_REACHED, f"the script ends the replay before the incident at {incident.moment or end}"
     if run.reached < place:
@@ -122,8 +129,13 @@ def _judged(run: Run, incident: Incident, end: Moment, known: Recorded) -> tuple
     if incident.kind is IncidentKind.LOST and run.reached <= end and run.exit_code is None:
         return Judgement.UNKNOWN, "inconclusive, the replay did not go past the place where the recorded rank died"
     if incident.kind is IncidentKind.HANG:
-        return Judgement.GONE, "it went past the place where it hung; no exception, no NaN"
-    return Judgement.GONE, "no exception, no NaN"
+        return Judgement.GONE, f"it went past the place where it hung; {_nothing(run)}"
+    return Judgement.GONE, _nothing(run)
+
+
+def _nothing(run: Run) -> str:
+    others = " or Inf but recorded ones and those of steps that a gradient scaler skipped" if run.has_other_nan else ""
+    return f"no exception, no NaN{others}"
 
 
 def _failed_by_raising(incident: Incident, known: Recorded) -> bool:

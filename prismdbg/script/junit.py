@@ -1,4 +1,5 @@
-"""Findings as JUnit XML, as CI servers read it: one case for every expectation. Pure but for the writing."""
+"""Findings as JUnit XML, as CI servers read it: one case for every expectation, and for what the replay as a whole came
+to. Pure but for the writing."""
 
 from __future__ import annotations
 
@@ -6,14 +7,17 @@ import os
 import re
 import tempfile
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree
 
 from prismdbg.errors import UsageError
 from prismdbg.model.moment import Moment
 from prismdbg.script.findings import Ending, Finding, Findings, Outcome
+from prismdbg.script.fix import FixVerdict, Judgement
 
 REPLAY = "the replay is identical to the recorded run"
+FIX = "the incident does not happen again"
 # What XML 1.0 has no place for, not even escaped; and what steers a terminal or turns a line around.
 _NOT_TEXT = re.compile(
     "[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]|[\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]"
@@ -22,17 +26,28 @@ _NOT_TEXT = re.compile(
 Look = Callable[[Moment | None], str]
 
 
-def junit(findings: Findings, *, suite: str, elapsed_s: float, look: Look) -> bytes:
-    """`look`: the command that opens the replay at a moment."""
-    checks, inconclusive = findings.checks, findings.ending is Ending.INCONCLUSIVE
+@dataclass(frozen=True, slots=True)
+class _Whole:
+    """What the replay as a whole came to. `element`: of JUnit; empty where all is well."""
+
+    name: str
+    element: str
+    type: str
+    message: str
+
+
+def junit(findings: Findings, *, suite: str, elapsed_s: float, look: Look, fix: FixVerdict | None = None) -> bytes:
+    """`look`: the command that opens the replay at a moment. `fix`: of an edited program, where it was judged."""
+    checks, whole = findings.checks, _of_fix(fix) if fix is not None else _of_replay(findings)
+    elements = [each.element for each in whole]
     root = ElementTree.Element("testsuites")
     head = ElementTree.SubElement(
         root,
         "testsuite",
         name=_text(suite),
-        tests=str(len(checks) + inconclusive),
-        failures=str(len(findings.failed)),
-        errors=str(len(findings.undecided) + inconclusive),
+        tests=str(len(checks) + len(whole)),
+        failures=str(len(findings.failed) + elements.count("failure")),
+        errors=str(len(findings.undecided) + elements.count("error")),
         skipped="0",
         time=f"{elapsed_s:.3f}",
     )
@@ -44,12 +59,32 @@ def junit(findings: Findings, *, suite: str, elapsed_s: float, look: Look) -> by
         ElementTree.SubElement(listed, "property", name=_text(name), value=_text(value))
     for check in checks:
         _case(head, check, findings, suite, look)
-    if inconclusive:
-        case = ElementTree.SubElement(head, "testcase", classname=_text(suite), name=REPLAY)
-        why = _text(f"{findings.ending}: {findings.cut_short}")
-        ElementTree.SubElement(case, "error", type=str(findings.ending), message=why).text = _came(findings.reached)
+    for each in whole:
+        case = ElementTree.SubElement(head, "testcase", classname=_text(suite), name=each.name)
+        if each.element:
+            ended = ElementTree.SubElement(case, each.element, type=each.type, message=_text(each.message))
+            ended.text = _came(findings.reached)
     ElementTree.indent(root)
     return bytes(ElementTree.tostring(root, encoding="utf-8", xml_declaration=True)) + b"\n"
+
+
+def _of_replay(findings: Findings) -> list[_Whole]:
+    """Checks may hold up to where a replay was lost or left the recorded run: that is no success."""
+    if findings.ending is Ending.COMPLETE:
+        return []
+    why = ": ".join(filter(None, (str(findings.ending), findings.cut_short)))
+    return [_Whole(REPLAY, "error", str(findings.ending), why)]
+
+
+def _of_fix(fix: FixVerdict) -> list[_Whole]:
+    match fix.judgement:
+        case Judgement.GONE | Judgement.NO_INCIDENT:
+            element = ""
+        case Judgement.RECURS | Judgement.OTHER:
+            element = "failure"
+        case _:
+            element = "error"
+    return [_Whole(FIX, element, str(fix.judgement), fix.text)]
 
 
 def write_junit(path: Path, data: bytes) -> None:

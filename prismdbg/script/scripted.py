@@ -29,6 +29,7 @@ from prismdbg.script.breakpoints import forbidding, spec_of
 from prismdbg.script.findings import Ending, Findings
 from prismdbg.script.fix import FixVerdict, Judgement, Run, judge_fix
 from prismdbg.script.language import Assume, Script
+from prismdbg.script.nonfinite_seen import NonfiniteSeen
 from prismdbg.script.rank import LONGER, DebuggedRank, refuse_outside
 from prismdbg.script.runner import Runner
 from prismdbg.session import notices
@@ -56,14 +57,14 @@ def _unheeded(_: notices.Progress) -> None:
 class Listener:
     """What the rank tells while the script runs. `came_to`: the last moment of which it told, for a rank that dies says
     no other. `assumed_from`: the first answer of which it told after it left the record. `died_with`: how the process
-    of a lost rank ended. `nan_stop`: the number of the stop that notes the first NaN. `hangs`: again, as recorded."""
+    of a lost rank ended. `nan_stop`: the number of the stop that notes each NaN. `hangs`: again, as recorded."""
 
     received: Received
     verdict: Verdict = field(default_factory=Verdict)
     departed: notices.Departed | None = None
     assumed_from: Moment | None = None
     raised: notices.ProgramRaised | None = None
-    first_nan: Moment | None = None
+    nonfinite: NonfiniteSeen = field(default_factory=lambda: NonfiniteSeen(_NOWHERE))
     exit_code: int | None = None
     died_with: int | None = None
     came_to: Moment = _NOWHERE
@@ -110,7 +111,9 @@ class Listener:
                     verdict.tally, verdict.is_covered = notice.tally, True
                 self.hangs = True
             case notices.Hit() if notice.stop == self.nan_stop:
-                self.first_nan = self.first_nan or notice.moment
+                self.nonfinite.hit(notice.moment, departed=self.departed is not None)
+            case notices.Skipped():
+                self.nonfinite.skipped(notice.moment.step, notice.begun)
             case notices.BreakpointFailed() if self.runner is not None:
                 self.runner.condition_failed(notice.stop, notice.moment, notice.error)
             case notices.Said():
@@ -195,7 +198,8 @@ def run_scripted(request: ReplayRequest, script: Script, result: Scripted, *, bo
 
 
 def _carry_out(travel: Travel, request: ReplayRequest, script: Script, result: Scripted, deadline_s: float) -> None:
-    listener = Listener(Received(travel.capsule.log))
+    nonfinite = NonfiniteSeen.of(request.capsule.manifest.incident, request.capsule.manifest.moment_b)
+    listener = Listener(Received(travel.capsule.log), nonfinite=nonfinite)
     debugger = debug(
         travel,
         listener,
@@ -252,7 +256,9 @@ def _judge(
         reached=reached,
         departed=listener.departed,
         affected=affected,
-        first_nan=listener.first_nan,
+        first_nan=listener.nonfinite.first,
+        lasting_overflow=listener.nonfinite.lasting(reached),
+        has_other_nan=listener.nonfinite.has_passed,
         raised=listener.raised,
         run_to=script.run_to,
         hangs=listener.hangs,

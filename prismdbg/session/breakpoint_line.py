@@ -157,10 +157,12 @@ class _Words:
         raise complaint(self._text, max(self._text.find(word), 0), f"unknown collective {quoted(word)}", hint=hint)
 
 
-def first_breakpoints(incident: IncidentKind) -> tuple[str, ...]:
-    """The lines a session begins with, so that `continue` comes to what the capsule was made for."""
+def first_breakpoints(incident: IncidentKind, nan_since: int = 0) -> tuple[str, ...]:
+    """The lines a session begins with, so that `continue` comes to what the capsule was made for. nan_since: the step
+    of its NaN, where there are others before it."""
     what = _INCIDENT_STOPS.get(incident)
-    return (f"{Verb.BREAK} {what}",) if what is not None else ()
+    since = f" if step >= {nan_since}" if what is BreakpointKind.NAN and nan_since else ""
+    return (f"{Verb.BREAK} {what}{since}",) if what is not None else ()
 
 
 _INCIDENT_STOPS = {

@@ -88,6 +88,14 @@ class Synthesized:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Skipped:
+    """A gradient scaler skipped the step of `moment`, after the rank left the record; the next step is `begun`."""
+
+    moment: Moment
+    begun: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EndOfLog:
     """Everything recorded was replayed; a stop follows, and from then on peers are synthesized."""
 
@@ -272,6 +280,7 @@ Notice = (
     | Diverged
     | Departed
     | Synthesized
+    | Skipped
     | EndOfLog
     | AllCompared
     | StateCompared
@@ -320,6 +329,8 @@ def _parse(event: Json) -> Notice:
                 op=str(collective.get("profiling_name", collective.get("op", ""))),
                 collective=dict(collective),
             )
+        case "skipped":
+            return Skipped(moment=moment, begun=int(event["begun"]))
         case "end_of_log":
             return EndOfLog(moment=moment, tally=dict(event["tally"]))
         case "state":

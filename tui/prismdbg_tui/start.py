@@ -181,11 +181,10 @@ def debug(
     """Runs the rank under the screen, at first to `at`; when this returns nothing of the replay is left. `bound_s`: how
     long the rank may run without another collective. `above`: there is a screen to go back to. path, picture, told: as
     in `look`."""
-    from prismdbg.session.breakpoint_line import first_breakpoints
     from prismdbg_tui.session.app import PrismApp
 
     keys, sidecar = own_keys(), _sidecar(path, picture)
-    first = first_breakpoints(request.capsule.manifest.incident.kind)
+    first = _first_lines(request.capsule)
     live = live_rank(request, bound_s, at, _kept_lines(sidecar, first))
     app = PrismApp(
         request.capsule, name, live=live, keys=keys, at=at, above=above, sidecar=sidecar, first_lines=first, told=told
@@ -200,6 +199,14 @@ def debug(
     if why := app.state.why_exit_code:
         print(f"prismdbg: {why}", file=talk, flush=True)
     return code or app.state.exit_code
+
+
+def _first_lines(capsule: Capsule) -> tuple[str, ...]:
+    """That lead to the incident."""
+    from prismdbg.debugger.recorded_nan import nan_since
+    from prismdbg.session.breakpoint_line import first_breakpoints
+
+    return first_breakpoints(capsule.manifest.incident.kind, nan_since(capsule))
 
 
 def _sidecar(path: Path | None, picture: StillPicture | None) -> Sidecar:
@@ -229,14 +236,13 @@ def live_rank(
     from prismdbg.debugger.debugger import debug as debug_capsule
     from prismdbg.debugger.driver import Settings, Tell
     from prismdbg.debugger.time_travel import open_travel
-    from prismdbg.session.breakpoint_line import first_breakpoints
     from prismdbg_tui.session.live import LiveRank
 
     def debugger(travel: Travel, tell: Tell) -> Debugger:
         settings = Settings(bound_s=bound_s)
         return debug_capsule(travel, tell, settings=settings, how_it_ended=lambda: _how_it_ended(travel))
 
-    begun = first_breakpoints(request.capsule.manifest.incident.kind) if lines is None else lines
+    begun = _first_lines(request.capsule) if lines is None else lines
     first = (*begun, *((f"goto {at}",) if at else ()))
     return LiveRank(lambda say: open_travel(request, say), debugger, first, _trace)
 

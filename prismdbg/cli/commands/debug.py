@@ -28,6 +28,7 @@ from prismdbg.cli.terminal.repl import PROMPT
 from prismdbg.cli.terminal.typed_lines import from_pipe, from_terminal
 from prismdbg.dap.launch import Launch
 from prismdbg.dap.server import serve_port
+from prismdbg.debugger.recorded_nan import nan_since
 from prismdbg.debugger.time_travel import open_travel
 from prismdbg.errors import UsageError
 from prismdbg.jobs.replay.replay import ReplayRequest
@@ -160,7 +161,8 @@ def _on_lines(request: ReplayRequest, bound_s: float, at: Moment | None) -> int:
             if typed
             else from_pipe(sys.stdin.fileno(), bound_s)
         )
-        first = [*first_breakpoints(manifest.incident.kind), *([f"goto {at}"] if at is not None else [])]
+        begun = first_breakpoints(manifest.incident.kind, nan_since(request.capsule))
+        first = [*begun, *([f"goto {at}"] if at is not None else [])]
         return by_lines(travel, chain(first, lines), bound_s=bound_s, echo=not typed, patient=typed, passing=passing)
 
 

@@ -74,6 +74,11 @@ class Chosen:
             )
         if self.bisect:
             self._check_bisect()
+        if self.lines is not None and self.source is not None:
+            raise UsageError(
+                "-x cannot be combined with --source: it does not judge whether the incident happens again",
+                hint="use --script to check the edited program",
+            )
 
     def _check_bisect(self) -> None:
         """What would give one and the same answer for every commit is no verdict."""

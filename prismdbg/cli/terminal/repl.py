@@ -45,9 +45,10 @@ def run_repl(
 
     make: the debugger that tells its notices to what it is given. echo: show each line before its answer. patient: on
     running out of time go back to the prompt (a person decides), else raise `WaitTimeout`. strict: a line that cannot
-    be carried out makes the whole a failure. passing: where what takes long says how far it is.
+    be carried out makes the whole a failure, and Ctrl-C ends it: later lines are meant for another place. passing:
+    where what takes long says how far it is.
     """
-    repl = Repl(make, output, program or Unseen(), patient=patient, passing=passing)
+    repl = Repl(make, output, program or Unseen(), patient=patient, strict=strict, passing=passing)
     with repl.interruptible():
         try:
             repl.begin()
@@ -69,12 +70,14 @@ class Repl:
         program: Program,
         *,
         patient: bool,
+        strict: bool,
         passing: ProgressLine | None = None,
     ) -> None:
         self._passing = passing or ProgressLine(output, wanted=False)
         self._program = program
         self._output = output
         self._patient = patient
+        self._strict = strict
         self._busy = False
         self._interrupts = 0
         self._differs = False
@@ -132,7 +135,7 @@ class Repl:
             signal.signal(signal.SIGINT, before)
 
     def _interrupted(self, number: int, frame: FrameType | None) -> None:
-        if not self._busy:
+        if not self._busy or self._strict:
             raise KeyboardInterrupt
         self._interrupts += 1
         if self.debugger.interrupt() and self._interrupts == 1:

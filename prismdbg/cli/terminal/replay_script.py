@@ -103,7 +103,7 @@ def replay_scripted(chosen: Chosen) -> int:
     finally:
         kept = keep_output(chosen.capsule, result.output)
         if chosen.junit is not None:
-            report(chosen.junit, result.findings, chosen.capsule, result.elapsed_s)
+            report(chosen.junit, result, chosen.capsule, edited=chosen.is_edited)
     with console.also_unread():
         if chosen.as_json:
             console.emit_json(to_json(result, code, overlay, kept))
@@ -217,9 +217,13 @@ def _summary(findings: Findings) -> str:
     return f"{', '.join(parts)}; the replay reached {findings.reached}"
 
 
-def report(path: Path, findings: Findings, capsule: Path, elapsed_s: float) -> None:
+def report(path: Path, result: Scripted, capsule: Path, *, edited: bool) -> None:
     """The JUnit file, whatever is known by now."""
     data = junit(
-        findings, suite=f"prismdbg.{capsule.name}", elapsed_s=elapsed_s, look=lambda at: look_command(capsule, at)
+        result.findings,
+        suite=f"prismdbg.{capsule.name}",
+        elapsed_s=result.elapsed_s,
+        look=lambda at: look_command(capsule, at),
+        fix=result.fix if edited else None,
     )
     write_junit(path, data)

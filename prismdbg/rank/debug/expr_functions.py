@@ -45,6 +45,12 @@ def pieces(value: Any) -> Iterator[torch.Tensor]:
             yield in_numbers(chunk)
 
 
+def _in_full(part: torch.Tensor) -> Iterator[torch.Tensor]:
+    """In double precision; complex elements stay complex."""
+    for chunk in chunks(part):
+        yield chunk.to(torch.complex128 if chunk.is_complex() else torch.float64)
+
+
 def holds_nan(value: Any) -> bool:
     return any(bool(torch.isnan(piece).any()) for piece in pieces(value))
 
@@ -65,22 +71,22 @@ def all_true(value: Any) -> bool:
     return all(bool((piece != 0).all()) for piece in pieces(value))
 
 
-def total(value: Any) -> int | float:
-    """Of whole numbers exactly."""
+def total(value: Any) -> Any:
+    """Of whole numbers exactly; complex if an element is."""
     found = list(parts(value))
     if any(part.is_floating_point() or part.is_complex() for part in found):
-        return sum(float(piece.sum()) for piece in pieces(found))
+        return sum(piece.sum().item() for part in found for piece in _in_full(part))
     return sum(int(chunk.sum(dtype=torch.int64)) for part in found for chunk in chunks(part))
 
 
-def mean(value: Any) -> float:
+def mean(value: Any) -> Any:
     count = numel(value)
-    return sum(float(piece.sum()) for piece in pieces(value)) / count if count else math.nan
+    return sum(piece.sum().item() for part in parts(value) for piece in _in_full(part)) / count if count else math.nan
 
 
 def std(value: Any) -> float:
     middle, count = mean(value), numel(value)
-    squares = sum(float((piece - middle).square().sum()) for piece in pieces(value))
+    squares = sum(float((piece - middle).abs().square().sum()) for part in parts(value) for piece in _in_full(part))
     return math.sqrt(squares / count) if count else math.nan
 
 

@@ -77,7 +77,7 @@ class _Rendering:
         if is_a(value, torch.nn.Module):
             return _module(value)
         if is_a(value, _SCALARS):
-            return {"kind": "scalar", "type": type_name(value), "value": scalar(value)}
+            return _scalar(value)
         if depth < MAX_DEPTH:
             if is_a(value, _SEQUENCES):
                 return self._sequence(value, depth)
@@ -109,6 +109,12 @@ class _Rendering:
     def _object(self, value: Any, fields: dict[str, Any], depth: int) -> dict[str, Any]:
         shown = [[name, self.value(item, depth + 1)] for name, item in islice(fields.items(), MAX_ITEMS)]
         return {"kind": "object", "type": type_name(value), "text": short(value), "fields": shown}
+
+
+def _scalar(value: Any) -> dict[str, Any]:
+    """A text `nan` says whether it is a number: a float may be of any class."""
+    shown = {"kind": "scalar", "type": type_name(value), "value": scalar(value)}
+    return {**shown, "is_float": True} if is_a(value, float) and isinstance(shown["value"], str) else shown
 
 
 def short(value: Any) -> str:

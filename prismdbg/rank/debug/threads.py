@@ -7,7 +7,7 @@ import threading
 from typing import Any
 
 from prismdbg.expr.objects import builtin, of_name, vars_of
-from prismdbg.protocol.values import MAX_THREADS
+from prismdbg.protocol.values import MAIN_THREAD, MAX_THREADS
 from prismdbg.rank.program.frames import stack_of
 from prismdbg.rank.program.isolation import quiet
 
@@ -30,11 +30,16 @@ def other_threads() -> list[dict[str, Any]]:
 
 
 def all_stacks() -> list[dict[str, Any]]:
-    """Of all threads but prismdbg's own, also while the program runs; the name of one that Python did not start is its
-    number."""
-    names = {thread.ident: thread.name for thread in threading.enumerate()}
-    found = {names.get(ident, f"thread {ident}"): frame for ident, frame in sys._current_frames().items()}
-    return [{"name": name, "frames": stack_of(frame)} for name, frame in found.items() if not name.startswith(OURS)]
+    """Of all threads but prismdbg's own, also while the program runs. The main one is the first and is called
+    MainThread, whatever the program calls it; the name of one that Python did not start is its number."""
+    main = threading.main_thread().ident
+    names = {thread.ident: thread.name for thread in threading.enumerate()} | {main: MAIN_THREAD}
+    found = [(names.get(ident, f"thread {ident}"), ident, frame) for ident, frame in sys._current_frames().items()]
+    return [
+        {"name": name, "frames": stack_of(frame)}
+        for name, ident, frame in sorted(found, key=lambda thread: thread[1] != main)
+        if not name.startswith(OURS)
+    ]
 
 
 def _name(thread: Any) -> str:

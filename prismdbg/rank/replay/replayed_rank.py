@@ -9,6 +9,7 @@ from typing import Any
 
 from prismdbg.capsule.log.clock_reads import BEGIN, At
 from prismdbg.capsule.log.events import Note, RankLog
+from prismdbg.capsule.log.format import StepSource
 from prismdbg.capsule.log.reader import read_log
 from prismdbg.model.breakpoints import BreakpointKind, StopReason
 from prismdbg.model.moment import Moment
@@ -36,6 +37,7 @@ class Replaying:
 
     def __init__(self, log_folder: Path, agent: Agent, counters: Counters) -> None:
         self.agent = agent
+        agent.waits = True
         self.log: RankLog = read_log(log_folder)
         self.counters = counters
         self.gate = Gate(agent.publish)
@@ -83,8 +85,10 @@ class Replaying:
     def _at(self) -> At:
         return self.counters.step, self.counters.collective
 
-    def on_step(self, step: int, _source: object) -> None:
+    def on_step(self, step: int, source: StepSource) -> None:
         self._check_state(step)
+        if self.replayer.departed and source is StepSource.SKIPPED_BY_SCALER:
+            self.agent.publish("skipped", moment=str(self.counters.moment), begun=step)
         self.counters.begin_step(step)
         self.replayer.stepped()
 

@@ -33,6 +33,20 @@ def test_a_skipped_step_is_a_step_and_named_as_skipped(how: str, tmp_path: Path)
     assert replayed.code == 0 and "identical up to 3.1" in replayed.out, replayed.out + replayed.err
 
 
+def test_an_overflow_of_an_edited_program_is_no_failure(tmp_path: Path) -> None:
+    """It leaves the record before the step that its gradient scaler skips."""
+    program, edited = tmp_path / "scaled_steps.py", tmp_path / "edited"
+    program.write_text(text := (PROGRAMS / "scaled_steps.py").read_text())
+    edited.mkdir()
+    (edited / program.name).write_text(text.replace("ones(2, 4)", "full((2, 4), 1.5)"))
+    with recording(forked(program, "plain", ranks=2), tmp_path, "--window", "all") as job:
+        job.end()
+    said = prismdbg("replay", job.run.path, "--rank", "1", "--runtime", "local", "--source", edited, "--json")
+    fix = said.json["fix"]
+    assert (fix["judgement"], fix["left"]) == ("no incident", "0.4"), said.out + said.err
+    assert "no NaN or Inf but recorded ones and those of steps that a gradient scaler skipped" in fix["text"]
+
+
 @pytest.mark.parametrize(("how", "step"), [("together", 3), ("in_turn", 4)])
 def test_an_overflow_of_a_second_optimizer_is_no_incident(how: str, step: int, tmp_path: Path) -> None:
     with recording(forked(PROGRAMS / "scaled_pair.py", how, ranks=2), tmp_path, "--trigger", "nan") as job:

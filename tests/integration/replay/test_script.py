@@ -105,7 +105,7 @@ def test_a_bad_capsule_has_its_report_too(tmp_path: Path) -> None:
     junit = tmp_path / "out.xml"
     said = scripted(tmp_path / "capsule", "forbid: [{on: nan}]\n", "--junit", junit, home=tmp_path)
     assert said.code == 3
-    assert ElementTree.parse(junit).getroot()[0].get("errors") == "1"
+    assert ElementTree.parse(junit).getroot()[0].get("errors") == "2"  # the check, and the replay
     bisected = ("--bisect", "--source", INCIDENTS / "nan")
     assert scripted(tmp_path / "capsule", "forbid: [{on: nan}]\n", *bisected, home=tmp_path).code == 125
 
@@ -198,6 +198,7 @@ def test_the_schema_is_printed(tmp_path: Path) -> None:
         (("--junit", "out.xml"), "add --script"),
         (("--script", CI / "checks.yaml", "--until", "3"), "run_to"),
         (("-x", "-", "--json"), "use --script instead of -x"),
+        (("-x", "-", "--source", "."), "use --script to check the edited program"),
     ],
 )
 def test_what_does_not_go_together(tmp_path: Path, options: tuple[object, ...], said: str) -> None:

@@ -100,6 +100,16 @@ def test_elements_of_a_tensor_that_are_not_finite_are_numbers() -> None:
     assert math.isnan(api._plain({"kind": "tensor", "values": "nan", "stats": None})["values"])
 
 
+@pytest.mark.parametrize("name", ["numpy.float64", "train.Loss"])
+def test_a_nan_of_a_subclass_of_float_is_a_number_too(name: str) -> None:
+    nan = api._plain({"kind": "scalar", "type": name, "value": "nan", "is_float": True})
+    assert math.isnan(nan) and not nan < 10
+
+
+def test_a_nan_of_numpy_is_a_number_also_if_an_older_rank_does_not_say_so() -> None:
+    assert math.isnan(api._plain({"kind": "scalar", "type": "numpy.float64", "value": "nan"}))
+
+
 def test_a_nan_is_a_number_that_compares() -> None:
     nan = api._plain({"kind": "scalar", "type": "float", "value": "nan"})
     assert math.isnan(nan) and not nan < 10

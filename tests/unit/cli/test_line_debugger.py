@@ -101,12 +101,19 @@ def debugger_of(rank: PlayedRank, bound_s: float = 0.05, **options: Any) -> Call
 
 
 def drive(
-    rank: PlayedRank, *lines: str, echo: bool = False, patient: bool = False, program: Any = None, **options: Any
+    rank: PlayedRank,
+    *lines: str,
+    echo: bool = False,
+    patient: bool = False,
+    strict: bool = False,
+    program: Any = None,
+    **options: Any,
 ) -> tuple[int, str]:
     output = io.StringIO()
     if program is not None:
         options["how_it_ended"] = program.how_it_ended
-    code = run_repl(debugger_of(rank, **options), lines, output, program=program, echo=echo, patient=patient)
+    make = debugger_of(rank, **options)
+    code = run_repl(make, lines, output, program=program, echo=echo, patient=patient, strict=strict)
     return code, output.getvalue()
 
 
@@ -252,17 +259,28 @@ def test_progress_extends_the_time() -> None:
     assert code == 0 and looks == 20 and "stopped at 0.30" in text
 
 
+class Interrupted(PlayedRank):
+    interrupts = 1
+
+    def next_event(self, timeout_s: float | None, what: str) -> dict[str, Any]:
+        if self.interrupts and ("resume", {"stops": "apply"}) in self.asked:
+            self.interrupts -= 1
+            signal.raise_signal(signal.SIGINT)
+            raise WaitTimeout(f"waited for {what}")
+        return super().next_event(timeout_s, what)
+
+
+def test_an_interrupt_ends_lines_of_a_file() -> None:
+    """The next one would be carried out where the rank happens to be."""
+    rank = Interrupted([stopped("0.9", "paused")])
+    with pytest.raises(KeyboardInterrupt):
+        drive(rank, "c", "p out", strict=True, bound_s=5.0)
+    asked = [verb for verb, _ in rank.asked]
+    assert "evaluate" not in asked and "pause" not in asked and asked[-1] == "quit"
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
 def test_an_interrupt_asks_the_rank_to_stop_and_a_second_one_lets_it_run() -> None:
-    class Interrupted(PlayedRank):
-        interrupts = 1
-
-        def next_event(self, timeout_s: float | None, what: str) -> dict[str, Any]:
-            if self.interrupts and ("resume", {"stops": "apply"}) in self.asked:
-                self.interrupts -= 1
-                signal.raise_signal(signal.SIGINT)
-                raise WaitTimeout(f"waited for {what}")
-            return super().next_event(timeout_s, what)
-
     rank = Interrupted([stopped("0.9", "paused")])
     _, text = drive(rank, "c", bound_s=5.0)
     assert ("pause", {}) in rank.asked and "stopped at 0.9 (paused)" in text

@@ -70,3 +70,25 @@ def test_a_library_is_not_the_programs_and_what_is_not_there_is_an_error(sources
         ask(sources, source={"path": library})
     with pytest.raises(UsageError, match="no source 99 here"):
         ask(sources, sourceReference=99)
+
+
+@pytest.mark.parametrize(
+    ("asked", "meant"),
+    [
+        ("/home/me/proj/utils.py", "/job/utils.py"),
+        ("/home/me/proj/models/utils.py", "/job/models/utils.py"),
+        ("/job/utils.py", "/job/utils.py"),
+        ("utils.py", "/job/utils.py"),
+        ("/home/me/proj/a/train.py", "/job/a/train.py"),
+    ],
+)
+def test_of_files_of_one_name_the_one_is_meant_that_lies_alike(sources: Sources, asked: str, meant: str) -> None:
+    names = "/job/models/utils.py", "/job/utils.py", "/job/a/train.py", "/job/b/train.py"
+    sources = Sources(sources._capsule, Known(files=frozenset(names)))
+    assert sources.path_of(Arguments({"path": asked}, "source")) == meant
+
+
+def test_a_file_that_may_be_one_of_two_is_refused(sources: Sources) -> None:
+    sources = Sources(sources._capsule, Known(files=frozenset(["/job/a/train.py", "/job/b/train.py"])))
+    with pytest.raises(UsageError, match=r"train\.py may be /job/a/train\.py or /job/b/train\.py"):
+        sources.path_of(Arguments({"path": "/home/me/train.py"}, "source"))

@@ -183,6 +183,31 @@ def test_the_recorded_nan_is_looked_for_where_the_rank_has_not_come_to_it(
     assert ends == [end]
 
 
+@pytest.mark.parametrize(
+    ("question", "stands_at", "is_finite", "asked"),
+    [
+        ("origin", "1.1", True, "step >= 2"),
+        ("origin", "2.1", True, "step >= 2"),
+        ("origin", "2.1", False, "step >= 2"),
+        ("origin", "1.1", False, ""),  # who stands at one asks about that
+        ("origin x", "1.1", True, "not finite(x)"),
+    ],
+)
+def test_overflows_before_the_recorded_nan_are_not_its_origin(
+    question: str, stands_at: str, is_finite: bool, asked: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rank, conditions = Named(), []
+    settings = Settings(bound_s=0.05)
+    debugger = Debugger(rank, lambda _: None, recorded=rank.moments, settings=settings, nan=Moment(2, 2), nan_since=2)
+    monkeypatch.setattr(HistoryQueries, "_first_seen", lambda _, spec, end: conditions.append(spec.condition))
+    monkeypatch.setattr(HistoryQueries, "_holds", lambda _, text: text.startswith("not") and not is_finite)
+    debugger.begin()
+    debugger.do(f"goto {stands_at}")
+    with pytest.raises(UsageError, match="no NaN or infinity"):
+        debugger.do(question)
+    assert conditions == [asked]
+
+
 def test_a_search_that_comes_to_the_programs_end_leaves_the_rank_where_it_stood() -> None:
     """As with a mended program, which does not come to the recorded NaN."""
     rank = Named()

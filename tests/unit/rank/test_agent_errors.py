@@ -262,3 +262,35 @@ def test_a_client_that_reads_nothing_is_left_with_half_an_event_and_holds_up_onl
         assert len(agent._clients) == 1
         data = b"".join(iter(lambda: stuck.recv(1 << 20), b""))
     assert data.startswith(b'{"event":"note"') and b"\n" not in data and b"later" not in data
+
+
+def test_a_replayed_rank_waits_for_a_client_that_reads_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Someone reads a page of what the debugger has printed; the rank is there for that alone."""
+    monkeypatch.setattr(wire, "SEND_S", 0.1)
+    agent = Agent(tmp_path / "a.sock")
+    agent.waits = True
+    agent.start()
+    texts = ["x" * (2 << 20), "later"]
+    with connect_when_ready(agent.path, bound_s=10.0, still_alive=lambda: True) as client:
+        wait_for(lambda: bool(agent._clients), 20, "the client")
+        told = threading.Thread(target=lambda: [agent.publish("note", text=text) for text in texts], daemon=True)
+        told.start()
+        told.join(0.5)
+        assert told.is_alive()
+        assert [client.next_event(20, "a note")["text"] for _ in texts] == texts
+        told.join(20)
+
+
+def test_a_replayed_rank_does_not_wait_for_a_client_that_is_gone(tmp_path: Path) -> None:
+    agent = Agent(tmp_path / "a.sock")
+    agent.waits = True
+    agent.start()
+    with socket.socket(socket.AF_UNIX) as stuck:
+        stuck.connect(str(agent.path))
+        wait_for(lambda: bool(agent._clients), 20, "the client")
+        told = threading.Thread(target=lambda: agent.publish("note", text="x" * (4 << 20)), daemon=True)
+        told.start()
+        wait_for(lambda: stuck.recv(1, socket.MSG_PEEK) == b"{", 20, "a part of the event")
+    told.join(20)
+    assert not told.is_alive()
+    wait_for(lambda: not agent._clients, 20, "the client to be forgotten")

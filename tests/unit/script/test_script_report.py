@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -27,10 +28,21 @@ from prismdbg.script.findings import Ending, Finding, Findings, FoundPlace, Outc
 from prismdbg.script.fix import FixVerdict, Judgement, Run, judge_fix
 from prismdbg.script.junit import junit, write_junit
 from prismdbg.script.language import BackTo
+from prismdbg.script.nonfinite_seen import NonfiniteSeen
 from prismdbg.script.scripted import Listener, Scripted, _is_as_hoped, _Telling
 from prismdbg.script.value_line import truth, value_line
 from prismdbg.session.answers import Originated
-from prismdbg.session.notices import AllCompared, Departed, Lost, ProgramRaised, Progress, Synthesized
+from prismdbg.session.notices import (
+    AllCompared,
+    Departed,
+    Hit,
+    Lost,
+    Notice,
+    ProgramRaised,
+    Progress,
+    Skipped,
+    Synthesized,
+)
 
 NAN = Incident(kind=IncidentKind.NAN, text="rank 2 sends a NaN", moment=Moment(19, 1))
 RAISED = Incident(kind=IncidentKind.EXCEPTION, text="ValueError: no such word", moment=Moment(19, 1))
@@ -48,8 +60,10 @@ def found(*checks: Finding, ending: Ending = Ending.COMPLETE, **more: Any) -> Fi
     return Findings(checks=list(checks), ending=ending, reached=Moment(19, 2), **more)
 
 
-def parsed(findings: Findings) -> ElementTree.Element:
-    data = junit(findings, suite="capsule", elapsed_s=1.5, look=lambda at: look_command(Path("my capsule"), at))
+def parsed(findings: Findings, fix: FixVerdict | None = None) -> ElementTree.Element:
+    data = junit(
+        findings, suite="capsule", elapsed_s=1.5, look=lambda at: look_command(Path("my capsule"), at), fix=fix
+    )
     suite = ElementTree.fromstring(data).find("testsuite")
     assert suite is not None
     return suite
@@ -119,6 +133,39 @@ def test_an_inconclusive_replay_is_an_error_however_its_checks_went() -> None:
     assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("2", "0", "1")
     (error,) = suite.findall("testcase/error")
     assert error.get("message") == "inconclusive: no collective was compared"
+
+
+@pytest.mark.parametrize("ending", [each for each in Ending if each is not Ending.COMPLETE])
+def test_a_replay_that_did_not_end_as_recorded_is_an_error_however_its_checks_went(ending: Ending) -> None:
+    suite = parsed(found(finding(), ending=ending))
+    assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("2", "0", "1")
+    (error,) = suite.findall("testcase/error")
+    assert (error.get("type"), error.get("message")) == (str(ending), str(ending))
+
+
+@pytest.mark.parametrize(
+    ("judgement", "element"),
+    [
+        (Judgement.GONE, None),
+        (Judgement.NO_INCIDENT, None),  # the checks decide alone
+        (Judgement.RECURS, "failure"),
+        (Judgement.OTHER, "failure"),
+        (Judgement.UNKNOWN, "error"),
+        (Judgement.NOT_REACHED, "error"),
+        (Judgement.UNANSWERED, "error"),
+        (Judgement.UNSEEN, "error"),
+    ],
+)
+@pytest.mark.parametrize("ending", [Ending.COMPLETE, Ending.LOST])
+def test_what_is_judged_of_a_fix_is_a_case(ending: Ending, judgement: Judgement, element: str | None) -> None:
+    suite = parsed(found(finding(), ending=ending), replace(verdict(judgement), text="why"))
+    counts = {name: str(int(name == f"{element}s")) for name in ("failures", "errors")}
+    assert {"tests": "2", **counts} == {name: suite.get(name) for name in ("tests", "failures", "errors")}
+    case = suite.findall("testcase")[-1]
+    assert case.get("name") == "the incident does not happen again"
+    assert [(child.tag, child.get("type"), child.get("message")) for child in case] == (
+        [(element, str(judgement), "why")] if element else []
+    )
 
 
 def test_places_gone_back_to_are_properties() -> None:
@@ -356,6 +403,71 @@ def test_what_counts_as_the_incident(incident: Incident, seen: dict[str, Any], j
         kind, text = seen["raised"]
         seen = {**seen, "raised": ProgramRaised(moment=END, kind=kind, text=text, traceback=())}
     assert fixed(incident, **seen).judgement is judgement
+
+
+def hit(at: str) -> Hit:
+    return Hit(moment=Moment.parse(at), stop=1, collective={})
+
+
+def skipped(step: int) -> Skipped:
+    return Skipped(moment=Moment(step, 9), begun=step + 1)
+
+
+def seen_of(told: Sequence[Notice], incident: Incident = NAN, reached: str = "19.2") -> FixVerdict:
+    listener = Listener(Received(Path()), nan_stop=1, nonfinite=NonfiniteSeen.of(incident, END))
+    for notice in told:
+        listener(notice)
+    come_to = Moment.parse(reached)
+    return fixed(
+        incident,
+        departed=listener.departed,
+        reached=come_to,
+        first_nan=listener.nonfinite.first,
+        lasting_overflow=listener.nonfinite.lasting(come_to),
+        has_other_nan=listener.nonfinite.has_passed,
+    )
+
+
+@pytest.mark.parametrize(
+    ("incident", "told", "judgement"),
+    [
+        # recorded, and not the incident: the gradient scaler skipped it
+        (NAN, [hit("0.1"), departed("19.1", 1)], Judgement.GONE),
+        (RAISED, [hit("0.1"), departed("19.1")], Judgement.GONE),
+        (RAISED, [hit("19.1")], Judgement.GONE),
+        (ASKED, [hit("0.1")], Judgement.NO_INCIDENT),
+        (NAN, [hit("0.1"), hit("19.1")], Judgement.RECURS),
+        (NAN, [hit("19.0")], Judgement.RECURS),  # another rank of its step
+        (RAISED, [hit("19.2")], Judgement.OTHER),  # no longer recorded
+        # of the edited program
+        (NAN, [departed("2.1"), hit("2.1")], Judgement.RECURS),
+        (RAISED, [departed("2.1"), hit("2.1")], Judgement.OTHER),
+        (NAN, [departed("2.1"), hit("2.1"), hit("2.2"), skipped(2)], Judgement.GONE),
+        (RAISED, [departed("2.1"), hit("2.1"), skipped(2)], Judgement.GONE),
+        (NAN, [departed("2.1"), hit("2.1"), skipped(2), hit("3.1")], Judgement.RECURS),
+        (NAN, [departed("2.1"), skipped(2), hit("3.1")], Judgement.RECURS),
+        (NAN, [departed("2.1"), hit("18.1"), skipped(18)], Judgement.UNKNOWN),  # no step after it was whole
+        (RAISED, [departed("2.1"), hit("19.1"), skipped(19)], Judgement.UNKNOWN),
+        # as many as `record` takes for an incident
+        (NAN, [departed("2.1"), *(n for i in range(2, 10) for n in (hit(f"{i}.1"), skipped(i)))], Judgement.UNKNOWN),
+        # of a step that was skipped after the recorded NaN in it came again
+        (NAN, [hit("19.1"), departed("19.2"), skipped(19)], Judgement.RECURS),
+    ],
+)  # fmt: skip
+def test_overflows_that_a_gradient_scaler_skips_are_not_the_incident(
+    incident: Incident, told: Sequence[Notice], judgement: Judgement
+) -> None:
+    assert seen_of(told, incident).judgement is judgement
+
+
+def test_values_that_did_not_count_are_said() -> None:
+    assert seen_of([hit("0.1")], RAISED).text.endswith(
+        ": no exception, no NaN or Inf but recorded ones and those of steps that a gradient scaler skipped"
+    )
+    assert seen_of([departed("2.1"), hit("18.1"), skipped(18)]).text.endswith(
+        "inconclusive, a NaN or Inf at 18.1, in a step that the gradient scaler skipped; what it sent up to 19.1 "
+        "depends only on recorded data"
+    )
 
 
 @pytest.mark.parametrize("kind", [IncidentKind.LOST, IncidentKind.OUT_OF_MEMORY])

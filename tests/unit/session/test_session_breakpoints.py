@@ -271,6 +271,12 @@ def test_watches_know_what_changed() -> None:
         watches.add("x +")
 
 
+def test_a_session_does_not_stop_at_overflows_before_its_incident() -> None:
+    assert first_breakpoints(IncidentKind.NAN, nan_since=11) == ("break nan if step >= 11",)
+    assert first_breakpoints(IncidentKind.EXCEPTION, nan_since=11) == ("break exception",)
+    assert parse_breakpoint("nan if step >= 11").whole_condition == "step >= 11"
+
+
 @pytest.mark.parametrize("kind", IncidentKind)
 def test_a_session_begins_with_the_stop_of_its_incident(kind: IncidentKind) -> None:
     lines = first_breakpoints(kind)

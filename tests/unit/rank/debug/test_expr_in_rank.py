@@ -25,6 +25,7 @@ TENSORS: dict[str, Any] = {
     "half": torch.ones(2, 2, dtype=torch.bfloat16),
     "flags": torch.tensor([True, False]),
     "imaginary": torch.tensor([1 + 2j, 3j]),
+    "turned": torch.tensor([1 + 0j, -1 + 0j]),
     "alone": torch.tensor(3.5),
     "far": torch.empty(4, device="meta"),
     "sparse": torch.eye(3).to_sparse(),
@@ -102,6 +103,9 @@ def test_as_a_condition_it_holds_or_fails_once_and_the_rank_goes_on(text: str) -
         ("first_nan(numbers)[0]", 1),
         ("dtype(half) == 'bfloat16'", True),
         ("shape(none_of_three)[0]", 3),
+        ("sum(turned) == 0 and mean(turned) == 0", True),  # 1, -1
+        ("std(turned)", 1.0),
+        ("mean([turned, flags]) == 0.25 and norm(turned) ** 2 < 2.01", True),
     ],
 )
 def test_edges(text: str, expected: object) -> None:

@@ -437,3 +437,11 @@ def test_keys_that_are_tensors_are_told_apart() -> None:
     """As in the state of an optimizer."""
     found = render({torch.ones(2): 1, torch.ones(2): 2, "step": 3})
     assert [key for key, _ in found["items"]] == ["0: float32[2] cpu", "1: float32[2] cpu", "'step'"]
+
+
+def test_a_float_that_is_not_finite_is_told_from_a_text() -> None:
+    class Word(str):
+        __slots__ = ()
+
+    assert render(numpy.float64("nan"))["is_float"] and render(float("-inf"))["is_float"]
+    assert not any("is_float" in render(value) for value in (Word("nan"), "inf", numpy.float64(1.5), 2.0))

@@ -12,7 +12,7 @@ import pytest
 from waiting import wait_for
 
 from prismdbg.protocol.messages import checked_reply
-from prismdbg.rank.debug.threads import other_threads
+from prismdbg.rank.debug.threads import all_stacks, other_threads
 from prismdbg.settings.own_thread import start_own_thread
 
 BOUND_S = 30.0
@@ -73,6 +73,19 @@ def test_a_thread_has_its_name_and_its_frames() -> None:
         assert found["frames"][0]["name"] != "waits_for_its_end", "innermost first"
         assert all(each["thread"] != threading.get_ident() for each in other_threads())
     assert listed("loader") is None
+
+
+def test_threads_of_one_name_each_have_their_stack(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And the main one is found first, whatever the program calls it."""
+    monkeypatch.setattr(threading.main_thread(), "name", "trainer")
+    with (
+        running(threading.Thread(target=waits_for_its_end, name="prefetch")),
+        running(threading.Thread(target=waits_for_its_end, name="prefetch")),
+    ):
+        told = checked_reply("stacks", {"ok": True, "threads": all_stacks()})["threads"]
+    names = [each["name"] for each in told]
+    assert names[0] == "MainThread" and names.count("prefetch") == 2 and "trainer" not in names
+    assert any(frame["name"].startswith("test_threads_of_one_name") for frame in told[0]["frames"])
 
 
 def test_prismdbgs_own_threads_are_left_out() -> None:
