@@ -25,6 +25,7 @@ from prismdbg.sweep.marker import DESCRIPTION
 from prismdbg.sweep.request import SweepRequest, Trial
 from prismdbg.sweep.result import Result
 from prismdbg.sweep.space import Configuration
+from prismdbg.sweep.workers.guardian import hold, longest_end_s
 
 FORMAT = 1
 RESULTS = 4  # counted up when a result gets other values: older ones are worked out again
@@ -117,9 +118,13 @@ class SweepFolder:
         return self.path / TRIALS / name / "output.txt"
 
     def begin(self, trial: Trial) -> None:
-        """Removes what an interrupted start of it left."""
-        shutil.rmtree(trial.output.parent, ignore_errors=True)
+        """Removes what an interrupted start of it left, once its processes have ended."""
+        own = trial.output.parent
+        own.mkdir(parents=True, exist_ok=True)
+        held = hold(own, longest_end_s())
+        shutil.rmtree(own, ignore_errors=True)
         trial.folder.mkdir(parents=True)
+        os.close(held)
 
     def has_run(self, trial: Trial) -> bool:
         """And with the files that it names: one that was edited since is another program."""
