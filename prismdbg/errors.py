@@ -3,7 +3,8 @@
     PrismError
     ├── UsageError           the request makes no sense as given                    exit 2
     │   ├── MismatchError    ranks of one job do not fit together: it hangs
-    │   └── NoSuchKey        a mapping lacks this key; a KeyError, too
+    │   ├── NoSuchKey        a mapping lacks this key; a KeyError, too
+    │   └── NotLogged        a log does not show what was computed: calls on a device
     ├── CapsuleError         a capsule or a run's log is damaged, hostile, newer    exit 3
     │   └── NotReplayable    evidence was kept that no replay can start from
     ├── FacilityError        this machine lacks something                           exit 4
@@ -45,6 +46,10 @@ class UsageError(PrismError):
 
 
 class MismatchError(UsageError):
+    pass
+
+
+class NotLogged(UsageError):
     pass
 
 

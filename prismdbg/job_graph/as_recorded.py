@@ -33,11 +33,7 @@ def as_recorded(
 
     UsageError where a rank of the mesh has no log.
     """
-    for rank in range(mesh.world):
-        if rank not in logs:
-            raise UsageError(
-                f"{mesh.say(rank)} has no log, and --as-recorded needs one of every rank", hint="record all ranks"
-            )
+    check_all_recorded(mesh, logs)
     steps = {rank: _whole(mesh, logs[rank], step) for rank in range(mesh.world)}
     clocks = common_clock(logs)
     meetings = Rendezvous({rank: (steps[rank], clocks[rank]) for rank in steps})
@@ -51,6 +47,14 @@ def as_recorded(
         _truth(rank, recorded.end_ns + clocks[rank] - begin_ns, by_rank[rank]) for rank, recorded in steps.items()
     )
     return replace(graph, origin=Origin(source=OriginSource.RECORDED, truths=truths))
+
+
+def check_all_recorded(mesh: Mesh, logs: Mapping[int, RankLog]) -> None:
+    for rank in range(mesh.world):
+        if rank not in logs:
+            raise UsageError(
+                f"{mesh.say(rank)} has no log, and --as-recorded needs one of every rank", hint="record all ranks"
+            )
 
 
 def _truth(rank: int, iteration_ns: int, entries: Entries) -> Truth:

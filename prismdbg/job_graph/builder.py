@@ -12,7 +12,7 @@ from prismdbg.capsule.memory_reader import is_trace
 from prismdbg.errors import CapsuleError, UsageError
 from prismdbg.importers.formats import is_imported
 from prismdbg.job_graph import rank_end, synthesized
-from prismdbg.job_graph.as_recorded import as_recorded
+from prismdbg.job_graph.as_recorded import as_recorded, check_all_recorded
 from prismdbg.job_graph.cpu_waits import displaced
 from prismdbg.job_graph.earlier_steps import check_kept, unusual
 from prismdbg.job_graph.one_iteration import check_told, one_iteration
@@ -117,6 +117,8 @@ def build_graph(request: GraphRequest) -> JobGraph:
     job = _logs_of(request)
     run, emulated, mesh, folders = job.run, job.emulated, job.mesh, job.folders
     step = last_whole_step(job.logs.values()) if request.step is None else request.step
+    if request.as_recorded:
+        check_all_recorded(mesh, job.logs)  # also of a step on a device, of which no graph is made
     logs = _of_step(job, step)
     doubts = _doubts(job, logs, step)
     if request.as_recorded:

@@ -10,7 +10,7 @@ import numpy as np
 
 from prismdbg.capsule.log.events import RankLog
 from prismdbg.capsule.memory_reader import is_trace
-from prismdbg.errors import UsageError
+from prismdbg.errors import NotLogged
 from prismdbg.log.columns import LogColumns
 from prismdbg.log.rank_log import columns_of, rank_log
 from prismdbg.memory.trace import open_trace
@@ -77,12 +77,12 @@ def steps_begun(log: RankLog) -> int:
 
 
 def check_computed(log: RankLog, step: int) -> None:
-    """UsageError where a call of a recorded step is on a device: it is issued and left, so that the log does not show
+    """NotLogged where a call of a recorded step is on a device: it is issued and left, so that the log does not show
     what was computed between two calls."""
     for call in log.collectives:
         if call.moment.step == step and call.is_on_device:
             device = (call.inputs or call.outputs)[0].device
-            raise UsageError(
+            raise NotLogged(
                 f"rank {log.rank} ran step {step} on {device}: the log does not show how long it computed",
                 hint="build the graph of an emulated job; export --format perfetto shows the times of this one",
             )

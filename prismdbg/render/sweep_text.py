@@ -82,7 +82,7 @@ def _row(result: Result, mark: str, cap_bytes: int) -> tuple[str, ...]:
         result.mesh,
         four_digits(time.middle),
         interval(time),
-        f"{result.idle_share:.1%}",
+        idle(result),
         exposed(result),
         messages(result),
         "not traced" if result.peak_bytes is None else size(result.peak_bytes),
@@ -101,8 +101,14 @@ def interval(time: Interval) -> str:
     return f"{four_digits(time.low)} to {four_digits(time.high)}" if time.is_known else "-"
 
 
+def idle(result: Result) -> str:
+    return "-" if result.idle_share is None else f"{result.idle_share:.1%}"
+
+
 def exposed(result: Result) -> str:
     """`dp 3.1%, tp 12.0%`: the largest first; what rounds to nothing is left out."""
+    if result.idle_share is None:
+        return "-"
     shares = sorted(result.exposed.items(), key=lambda item: -item[1])
     return ", ".join(f"{axis} {share:.1%}" for axis, share in shares if share >= 0.0005) or "0.0%"
 
@@ -171,7 +177,7 @@ def conclusion(results: Sequence[Result], cap_bytes: int) -> list[str]:
 
 def worth(results: Sequence[Result], cap_bytes: int) -> list[str]:
     """What the times of the fastest rest on."""
-    said = [(each.name, each.worth) for each in fastest(results, cap_bytes)]
+    said = [(each.name, each.worth) for each in fastest(results, cap_bytes) if each.worth]
     return [f"fidelity of {_some(names)}: {text}" for text, names in _once(said).items()]
 
 

@@ -3,19 +3,25 @@ says of one that does not run."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from statistics import median
 
 import numpy as np
 from numpy.typing import NDArray
 
-from prismdbg.emulate.steps_alike import steps_alike
-from prismdbg.errors import UsageError
+from prismdbg.capsule.memory_reader import is_trace
+from prismdbg.emulate.steps_alike import AlikeSteps, steps_alike
+from prismdbg.errors import NotLogged, UsageError
 from prismdbg.job_graph.builder import GraphRequest, build_graph
 from prismdbg.jobs.storage.run_folder import RunFolder, rank_of
 from prismdbg.log.rank_log import read_log
+from prismdbg.memory.peak import peak
+from prismdbg.memory.trace import open_trace
+from prismdbg.model.moment import Moment
 from prismdbg.predict.job.modelled_job import recomputed_share
+from prismdbg.settings.rank_config import RANK_MEMORY
 from prismdbg.simulate.cluster import cluster_file
 from prismdbg.simulate.cluster.cluster import ClusterModel, example
 from prismdbg.simulate.engine.engine import Keep
@@ -40,28 +46,58 @@ def evaluate(trial: Trial) -> Result:
         raise UsageError("no rank was recorded", hint="run a program that imports torch.distributed")
     logs = [read_log(folder) for folder in ranks.values()]
     alike = steps_alike(logs)
-    is_emulated = trial.request.how is How.EMULATE
+    if trial.request.how is How.EMULATE:
+        return _emulated(trial, alike)
+    marks = [{mark.step: mark.time_ns for mark in log.steps} for log in logs]
+    each_ns = [max(of[step + 1] - of[step] for of in marks) for step in alike.steps]
+    return _with_energy(_recorded(trial, alike.typical, each_ns, ranks.values()), run, alike.steps)
+
+
+def _emulated(trial: Trial, alike: AlikeSteps) -> Result:
     cluster = _cluster(trial)
-    typical = simulate(
-        build_graph(
-            GraphRequest(run=trial.run, like_it=alike.steps, step=alike.typical)
-            if is_emulated
-            else GraphRequest(run=trial.run, mesh=trial.mesh, step=alike.typical, as_recorded=True)
-        ),
-        cluster,
-        keep=Keep.NONE,
+    request = GraphRequest(run=trial.run, like_it=alike.steps, step=alike.typical)
+    typical = simulate(build_graph(request), cluster, keep=Keep.NONE)
+    each_ns = [_simulated_ns(trial, step, cluster) for step in alike.steps]
+    return _of_run(trial, typical, typical.iteration_ns, each_ns)
+
+
+def _recorded(trial: Trial, step: int, each_ns: list[int], folders: Iterable[Path]) -> Result:
+    """`step`: the typical one. folders: of the ranks."""
+    middle_ns = round(median(each_ns))
+    request = GraphRequest(run=trial.run, mesh=trial.mesh, step=step, as_recorded=True)
+    try:
+        typical = simulate(build_graph(request), _cluster(trial), keep=Keep.NONE)
+    except NotLogged as error:
+        return _measured(trial, middle_ns, each_ns, _peak_bytes(step, folders), str(error))
+    return _measured_links(_of_run(trial, typical, middle_ns, each_ns), typical, trial)
+
+
+def _of_run(trial: Trial, typical: Timeline, middle_ns: int, each_ns: list[int]) -> Result:
+    memory = trial.request.memory
+    return _result(trial.configuration, typical, middle_ns, each_ns, tokens=trial.tokens, has_memory=memory)
+
+
+def _measured(trial: Trial, middle_ns: int, each_ns: list[int], peak_bytes: int | None, why: str) -> Result:
+    """Of steps on devices: their marks and their memory are known, whatever they spent the time on."""
+    return Result(
+        name=trial.configuration.name,
+        values=trial.configuration.values,
+        state=State.DONE,
+        mesh=str(trial.mesh),
+        middle_ns=middle_ns,
+        iteration_ns=tuple(each_ns),
+        idle_share=None,
+        peak_bytes=peak_bytes,
+        doubts=(f"idle, exposed and messages: {why}",),
+        tokens=trial.tokens,
     )
-    if is_emulated:
-        each_ns = [_simulated_ns(trial, step, cluster) for step in alike.steps]
-        middle_ns = typical.iteration_ns
-    else:
-        marks = [{mark.step: mark.time_ns for mark in log.steps} for log in logs]
-        each_ns = [max(of[step + 1] - of[step] for of in marks) for step in alike.steps]
-        middle_ns = round(median(each_ns))
-    result = _result(
-        trial.configuration, typical, middle_ns, each_ns, tokens=trial.tokens, has_memory=trial.request.memory
-    )
-    return result if is_emulated else _with_energy(_measured_links(result, typical, trial), run, alike.steps)
+
+
+def _peak_bytes(step: int, folders: Iterable[Path]) -> int | None:
+    """Of the rank that held most in this step; None where no memory was traced."""
+    traces = [open_trace(folder / RANK_MEMORY) for folder in folders if is_trace(folder / RANK_MEMORY)]
+    peaks = [peak(trace, Moment(step), Moment(step + 1)) for trace in traces]
+    return max((each.size_bytes for each in peaks if each is not None), default=None)
 
 
 def _measured_links(result: Result, typical: Timeline, trial: Trial) -> Result:

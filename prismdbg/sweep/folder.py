@@ -17,7 +17,7 @@ from prismdbg.capsule.partial import partial_file
 from prismdbg.capsule.secrets.masking import (
     redact_arguments,
 )
-from prismdbg.errors import UsageError
+from prismdbg.errors import CapsuleError, UsageError
 from prismdbg.jobs.storage.run_folder import cannot_be_made, not_empty, write_json
 from prismdbg.simulate.graph import graph_file
 from prismdbg.simulate.graph.job_graph import JobGraph
@@ -25,13 +25,15 @@ from prismdbg.sweep.marker import DESCRIPTION
 from prismdbg.sweep.request import SweepRequest, Trial
 from prismdbg.sweep.result import Result
 from prismdbg.sweep.space import Configuration
+from prismdbg.sweep.workers.guardian import hold, longest_end_s
 
 FORMAT = 1
 RESULTS = 4  # counted up when a result gets other values: older ones are worked out again
 _RESTS_ON = "rests_on"
 TRIALS, RUN, RESULT = "trials", "run", "result.json"
+COMPARED = "compared.json"
 CLUSTER = "cluster.yaml"  # a copy of what results rest on; none where no cluster was given
-_RAN = "ran.json"
+_RAN, _FILES = "ran.json", "files"
 
 
 class _Described(TypedDict):
@@ -54,6 +56,7 @@ class SweepFolder:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             folder._keep_cluster()
+            folder._remove_outdated()
             yield folder
         except BlockingIOError:
             hint = "wait until it has ended, or give another folder with -o"
@@ -96,6 +99,15 @@ class SweepFolder:
             partial.file.write(self.request.cluster.read_bytes())
             partial.publish(copy)
 
+    def _remove_outdated(self) -> None:
+        """Removes results that are worked out again, and their comparison: nobody is to see them beside new ones."""
+        rests_on = self._rests_on
+        outdated = [path for path in (self.path / TRIALS).glob(f"*/{RESULT}") if _said_rests_on(path) != rests_on]
+        for path in outdated:
+            path.unlink()
+        if outdated:
+            (self.path / COMPARED).unlink(missing_ok=True)
+
     def trial(self, configuration: Configuration) -> Trial:
         name = configuration.name
         run, output = self.path / TRIALS / name / RUN, self.output_of(name)
@@ -106,12 +118,18 @@ class SweepFolder:
         return self.path / TRIALS / name / "output.txt"
 
     def begin(self, trial: Trial) -> None:
-        """Removes what an interrupted start of it left."""
-        shutil.rmtree(trial.output.parent, ignore_errors=True)
+        """Removes what an interrupted start of it left, once its processes have ended."""
+        own = trial.output.parent
+        own.mkdir(parents=True, exist_ok=True)
+        held = hold(own, longest_end_s())
+        shutil.rmtree(own, ignore_errors=True)
         trial.folder.mkdir(parents=True)
+        os.close(held)
 
     def has_run(self, trial: Trial) -> bool:
-        return self.is_complete(trial.configuration.name)
+        """And with the files that it names: one that was edited since is another program."""
+        own = trial.output.parent / _RAN
+        return own.is_file() and checked_json.read(own).value.get(_FILES, []) == trial.files
 
     def is_complete(self, name: str) -> bool:
         """Whether the configuration of this name has run."""
@@ -119,7 +137,7 @@ class SweepFolder:
 
     def ran(self, trial: Trial) -> None:
         """Its run is whole, whatever is worked out from it."""
-        write_json(trial.output.parent / _RAN, {"configuration": trial.configuration.name})
+        write_json(trial.output.parent / _RAN, {"configuration": trial.configuration.name, _FILES: trial.files})
 
     def run_again(self, trial: Trial) -> None:
         """With the next sweep: nothing can be worked out from this run, which stays until then."""
@@ -135,6 +153,7 @@ class SweepFolder:
 
     def remove_trials(self) -> None:
         shutil.rmtree(self.path / TRIALS, ignore_errors=True)
+        (self.path / COMPARED).unlink(missing_ok=True)
 
     def keep_prediction(self, result: Result, graph: JobGraph) -> None:
         """In place of a run, the graph: it opens as one."""
@@ -154,6 +173,14 @@ class SweepFolder:
         """Of what a result is worked out from, beside the run."""
         cluster = b"" if self.request.cluster is None else self.request.cluster.read_bytes()
         return hashlib.sha256(cluster + f"{self.request.digest} {self.request.tokens} {RESULTS}".encode()).hexdigest()
+
+
+def _said_rests_on(path: Path) -> object:
+    """None of a prediction, an older result, or one that is damaged."""
+    try:
+        return checked_json.read(path).value.get(_RESTS_ON)
+    except CapsuleError:
+        return None
 
 
 def _result(trial: Trial) -> Path:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from math import prod
@@ -15,6 +16,7 @@ from prismdbg.simulate.graph.mesh import Mesh
 from prismdbg.sweep.place import HERE, Place
 from prismdbg.sweep.space import Configuration, Space
 
+_PLACEHOLDER = "{"
 FOLDER = "folder"  # {folder}: of the configuration alone, for what its program writes
 
 
@@ -49,7 +51,7 @@ class SweepRequest:
     def digest(self) -> str:
         """Of what a run of a configuration depends on, as far as the command names it: also what its files contain.
         What only the simulation depends on is left out."""
-        files = [hashlib.sha256(Path(word).read_bytes()).hexdigest() for word in self.command if _is_script(word)]
+        files = _contents(self.command)
         said = (self.command, self.how, self.steps, self.classes, self.memory, self.space.world, self.space.axes, files)
         more = [self.telemetry_ns] if self.telemetry_ns else []
         return hashlib.sha256(json.dumps([said, *more, str(Path.cwd())], default=str).encode()).hexdigest()
@@ -79,8 +81,21 @@ class Trial:
         return self.configuration.words(self.request.command, folder=os.fspath(self.folder.absolute()))
 
     @property
+    def files(self) -> list[str]:
+        """What the files contain that are named with a placeholder. Those in its own folder are its program's."""
+        own = f"{{{FOLDER}}}"
+        named = [word for word in self.request.command if _PLACEHOLDER in word and own not in word]
+        return _contents(self.configuration.words(named))
+
+    @property
     def tokens(self) -> int:
         return tokens_of(self.configuration, self.request.tokens)
+
+
+def _contents(words: Sequence[str]) -> list[str]:
+    """Digests of the scripts that words are, or have behind `=`."""
+    named = [name for word in words for name in (word, word.partition("=")[2]) if _is_script(name)]
+    return [hashlib.sha256(Path(name).read_bytes()).hexdigest() for name in named]
 
 
 def _is_script(word: str) -> bool:

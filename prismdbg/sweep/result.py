@@ -32,7 +32,7 @@ class _Stored(TypedDict):
     mesh: str
     middle_ns: int
     iteration_ns: list[int]
-    idle_share: float
+    idle_share: float | None
     exposed: dict[str, float]
     late: dict[str, float]
     peak_bytes: int | None
@@ -75,8 +75,8 @@ class Interval:
 class Result:
     """Shares are of an iteration, of a rank on average, by mesh axis. peak_bytes: of the rank that holds most, None
     where memory was not traced. middle_ns: the time of an iteration, iteration_ns: of several
-    ones, that say how sure it is. worth: what the time rests on, doubts: what is not reliable. tokens: of one
-    iteration, 0 where not given.
+    ones, that say how sure it is. idle_share: None where it is not known what was computed; then `exposed` is not known
+    either. worth: what the time rests on, doubts: what is not reliable. tokens: of one iteration, 0 where not given.
 
     message_bytes: of a message, on average. link_share: of the rate of its links, that messages reach. computed: the
     share of an iteration in which ranks compute, of each rank, or of so many blocks of consecutive ranks. joules: of an
@@ -90,7 +90,7 @@ class Result:
     mesh: str = ""
     middle_ns: int = 0
     iteration_ns: tuple[int, ...] = ()
-    idle_share: float = 0.0
+    idle_share: float | None = 0.0
     exposed: Mapping[str, float] = field(default_factory=dict)
     late: Mapping[str, float] = field(default_factory=dict)
     peak_bytes: int | None = None

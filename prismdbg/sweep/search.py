@@ -20,8 +20,8 @@ _FEWEST = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Regret:
-    """`most`: how much longer the fastest that ran may take than the best that was left out, if predictions of these
-    are off by no more than those of what ran: the real time was `least` to `greatest` times the predicted one."""
+    """`most`: how much longer the fastest that ran and fits may take than the best that was left out, if predictions of
+    these are off by no more than those of what ran: the real time was `least` to `greatest` times the predicted one."""
 
     most: float
     least: float
@@ -81,13 +81,13 @@ def left_out(predicted: Result, cap_bytes: int) -> Result:
 
 
 def regret(results: Sequence[Result], predicted: Sequence[Result], cap_bytes: int = 0) -> Regret | None:
-    """None where nothing ran, or nothing that fits was left out."""
+    """None where nothing that fits ran, or nothing that fits was left out."""
     told = {each.name: each.middle_ns for each in predicted if each.fits(cap_bytes) is not False}
     done = [each for each in results if each.state is State.DONE and each.name in told]
     rest = [told[each.name] for each in results if each.state is State.LEFT_OUT and each.name in told]
-    if not (done and rest):
+    fitting_ns = [each.middle_ns for each in done if each.fits(cap_bytes) is not False]
+    if not (fitting_ns and rest):
         return None
     factors = [each.middle_ns / told[each.name] for each in done]
-    fastest_ns = min(each.middle_ns for each in done)
-    most = max(fastest_ns / (min(rest) * min(factors)) - 1, 0.0)
+    most = max(min(fitting_ns) / (min(rest) * min(factors)) - 1, 0.0)
     return Regret(most=most, least=min(factors), greatest=max(factors))

@@ -10,10 +10,9 @@ from typing import Any, TypedDict
 from prismdbg.capsule import checked_json
 from prismdbg.errors import CapsuleError
 from prismdbg.jobs.storage.run_folder import write_json
-from prismdbg.sweep.folder import CLUSTER, RESULT, RUN, TRIALS
+from prismdbg.sweep.folder import CLUSTER, COMPARED, RESULT, RUN, TRIALS
 from prismdbg.sweep.result import Result
 
-_COMPARED = "compared.json"
 _LONGEST_NAME = 255  # of a folder
 
 
@@ -39,7 +38,7 @@ class StoredSweep:
 
 def keep_comparison(path: Path, results: Sequence[Result], cap_bytes: int) -> None:
     """Also of configurations that did not run."""
-    write_json(path / _COMPARED, {"cap_bytes": cap_bytes, "results": [each.to_json() for each in results]})
+    write_json(path / COMPARED, {"cap_bytes": cap_bytes, "results": [each.to_json() for each in results]})
 
 
 def read_sweep(path: Path) -> StoredSweep:
@@ -47,7 +46,7 @@ def read_sweep(path: Path) -> StoredSweep:
     folder is gone."""
     if not path.is_dir():
         raise CapsuleError(f"no such folder: {path}", hint="use the new path of the sweep, if it has one")
-    compared, cap_bytes = _compared(path / _COMPARED)
+    compared, cap_bytes = _compared(path / COMPARED)
     found = {each.name: each for each in compared}
     started = sorted(folder.name for folder in (path / TRIALS).glob("*") if folder.is_dir())
     for name in started:

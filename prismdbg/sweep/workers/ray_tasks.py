@@ -14,8 +14,8 @@ from prismdbg.jobs.capture.capture import Say
 from prismdbg.sweep.folder import SweepFolder
 from prismdbg.sweep.request import Trial
 from prismdbg.sweep.workers.array_task import run
+from prismdbg.sweep.workers.guardian import longest_end_s
 from prismdbg.sweep.workers.order import Order
-from prismdbg.sweep.workers.trial_group import TO_END_S
 
 _ANSWERS_S = 30.0
 _CONNECT = "import ray, sys; ray.init(address=sys.argv[1], log_to_driver=False, logging_level='ERROR')"
@@ -82,7 +82,7 @@ class RayTasks:
         for task in tasks:
             self._ray.cancel(task)
         if tasks:
-            self._ray.wait(tasks, num_returns=len(tasks), timeout=TO_END_S)
+            self._ray.wait(tasks, num_returns=len(tasks), timeout=longest_end_s())
 
 
 def run_in(folder: str, order: str) -> str:

@@ -21,9 +21,10 @@ from prismdbg.model.plurals import counted
 from prismdbg.sweep.folder import SweepFolder
 from prismdbg.sweep.request import Trial
 from prismdbg.sweep.workers import array_task
+from prismdbg.sweep.workers.guardian import longest_end_s
 from prismdbg.sweep.workers.order import Order
 from prismdbg.sweep.workers.slurm import ENDED, NoSlurm, Slurm
-from prismdbg.sweep.workers.trial_group import TO_END_S, last_error
+from prismdbg.sweep.workers.trial_group import last_error
 
 POLL_S = 2.0
 _MARK = "END_OF_THE_ORDER"
@@ -142,7 +143,7 @@ class SlurmArray:
     def _cancel(self, array: _Array) -> None:
         """And waits until its tasks have ended, so that nothing runs when the sweep is over."""
         self._slurm.cancel(array.job)
-        end_s = time.monotonic() + TO_END_S
+        end_s = time.monotonic() + longest_end_s()
         while time.monotonic() < end_s:
             states = self._states(array)
             if states is not None and all(state in ENDED for state in states.values()):

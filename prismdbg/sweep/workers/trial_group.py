@@ -15,9 +15,9 @@ from prismdbg.jobs.capture.capture import Say
 from prismdbg.model.durations import duration
 from prismdbg.sweep.folder import SweepFolder
 from prismdbg.sweep.request import How, Trial
+from prismdbg.sweep.workers.guardian import TO_END_S, longest_end_s
 from prismdbg.sweep.workers.trial_process import start
 
-TO_END_S = 60.0  # of a process that is told to end, until it is killed: a launcher gives its ranks half of that
 _ERROR = "error: "
 _LAST_BYTES = 4096  # of what one printed, in which its error is looked for
 
@@ -34,13 +34,15 @@ class _Running:
 
 
 class TrialGroup:
-    """`at_once`: so many. A recorded job has `bound_s`; an emulation bounds each rank by itself."""
+    """`at_once`: so many. A recorded job has `bound_s`; an emulation bounds each rank by itself. to_end_s: what is told
+    to end has so long."""
 
-    def __init__(self, folder: SweepFolder, at_once: int, bound_s: float, say: Say) -> None:
+    def __init__(self, folder: SweepFolder, at_once: int, bound_s: float, say: Say, to_end_s: float = TO_END_S) -> None:
         self._folder = folder
         self._at_once = at_once
         self._bound_s = bound_s
         self._say = say
+        self._to_end_s = to_end_s
         self._running: dict[int, _Running] = {}  # by sentinel
         self._why: dict[str, str] = {}
 
@@ -62,7 +64,7 @@ class TrialGroup:
     def _begin(self, trial: Trial) -> None:
         self._folder.begin(trial)
         self._say(f"{trial.configuration.name}: started")
-        process, now_s = start(trial), time.monotonic()
+        process, now_s = start(trial, self._to_end_s), time.monotonic()
         bound_s = self._bound_s if trial.request.how is How.RECORD else inf
         self._running[process.sentinel] = _Running(trial, process, now_s, now_s + bound_s)
 
@@ -77,7 +79,7 @@ class TrialGroup:
             if each.ends_s <= now_s and each.is_told:
                 each.process.kill()
             elif each.ends_s <= now_s:
-                each.is_told, each.ends_s = True, now_s + TO_END_S
+                each.is_told, each.ends_s = True, now_s + longest_end_s(self._to_end_s)
                 each.process.terminate()
 
     def _end(self, ended: _Running, left: int) -> None:
@@ -100,7 +102,7 @@ class TrialGroup:
         for each in self._running.values():
             each.process.terminate()
         for each in self._running.values():
-            each.process.join(TO_END_S)
+            each.process.join(longest_end_s(self._to_end_s))
             each.process.kill()
 
 

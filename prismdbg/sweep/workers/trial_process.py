@@ -1,14 +1,12 @@
-"""One configuration, run in a process of its own that ends with the one that started it."""
+"""One configuration, run in a process of its own that ends with the one that started it, and all it started with it."""
 
 from __future__ import annotations
 
 import os
 import signal
 import sys
-from multiprocessing import get_context, parent_process
-from multiprocessing.connection import wait
+from multiprocessing import get_context
 from multiprocessing.process import BaseProcess
-from threading import Thread
 from types import FrameType
 
 from prismdbg.emulate.emulate import emulate
@@ -17,25 +15,29 @@ from prismdbg.errors import PrismError
 from prismdbg.jobs.record.record import RecordRequest, record
 from prismdbg.jobs.record.supervisor import Policy
 from prismdbg.sweep.request import How, Trial
+from prismdbg.sweep.workers.guardian import fork_guarded, has_parent_ended, hold, longest_end_s
 
 FAILED = 1
 
 
-def start(trial: Trial) -> BaseProcess:
+def start(trial: Trial, to_end_s: float) -> BaseProcess:
     """It writes all that it and its ranks print into `trial.output`, and ends with exit code 0 where its run is
-    whole."""
-    process = get_context("spawn").Process(target=_run, args=(trial,), name=trial.configuration.name)
+    whole. to_end_s: once it is told to end, until what it started is killed."""
+    process = get_context("spawn").Process(target=_run, args=(trial, to_end_s), name=trial.configuration.name)
     process.start()
     return process
 
 
-def _run(trial: Trial) -> None:
+def _run(trial: Trial, to_end_s: float) -> None:
+    hold(trial.output.parent, longest_end_s(to_end_s))  # until this process and the new one have ended
+    if has_parent_ended(0):
+        sys.exit(FAILED)
     signal.signal(signal.SIGTERM, _end)
     signal.signal(signal.SIGINT, _end)
-    Thread(target=_end_with_parent, daemon=True).start()
     output = os.open(trial.output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     os.dup2(output, 1)
     os.dup2(output, 2)
+    fork_guarded(to_end_s)
     try:
         code = _emulated(trial) if trial.request.how is How.EMULATE else _recorded(trial)
     except PrismError as error:
@@ -80,10 +82,3 @@ def _say(text: str) -> None:
 def _end(number: int, _frame: FrameType | None) -> None:
     """As an exception does: what was begun is cleaned up."""
     raise SystemExit(128 + number)
-
-
-def _end_with_parent() -> None:
-    parent = parent_process()
-    assert parent is not None
-    wait([parent.sentinel])
-    os.kill(os.getpid(), signal.SIGTERM)

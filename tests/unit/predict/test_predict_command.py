@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
-from itertools import product
+from itertools import count, product
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -18,8 +18,9 @@ from prismdbg.cli.terminal import long_work
 from prismdbg.errors import UsageError
 from prismdbg.job_graph.job_view import job_view
 from prismdbg.simulate.engine.simulate import simulate
+from prismdbg.simulate.engine.timeline import Timeline
 from prismdbg.simulate.graph import graph_file
-from prismdbg.sweep.predictor import PREDICTION_ERROR, Predictor
+from prismdbg.sweep.predictor import PREDICTION_ERROR, Described, Predictor
 from prismdbg.sweep.stored import read_sweep
 
 MODEL = "kind: llama\nlayers: 4\nhidden: 512\nheads: 8\nvocabulary: 1024\nsequence: 256\n"
@@ -146,6 +147,25 @@ def test_predictions_of_other_operators_replace_those_of_an_earlier_start(folder
     after = read_sweep(folder / "s")
     assert {each.name for each in after.results} == before.keys() and not after.unfinished
     assert all(each.middle_ns > before[each.name] for each in after.results if each.middle_ns)
+
+
+def test_while_others_are_predicted_none_of_an_earlier_start_is_shown(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sweep(folder, "-o", str(folder / "s"))
+    assert len(read_sweep(folder / "s").results) > 1
+    predict, calls = Predictor.predict, count()
+
+    def once(self: Predictor, described: Described) -> Timeline:
+        if next(calls):
+            raise RuntimeError("ended")
+        return predict(self, described)
+
+    monkeypatch.setattr(Predictor, "predict", once)
+    with pytest.raises(RuntimeError, match="ended"):
+        sweep(folder, "-o", str(folder / "s"))
+    found = read_sweep(folder / "s")
+    assert [each.name for each in found.results] == ["pp=1,tp=1,rc=none"] and not found.unfinished
 
 
 def test_a_folder_of_something_else_is_refused_before_anything_is_predicted(

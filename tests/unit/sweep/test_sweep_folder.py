@@ -14,7 +14,7 @@ from prismdbg.sweep.folder import SweepFolder
 from prismdbg.sweep.request import How, SweepRequest, Trial
 from prismdbg.sweep.result import Result, State
 from prismdbg.sweep.space import Space
-from prismdbg.sweep.stored import read_sweep
+from prismdbg.sweep.stored import keep_comparison, read_sweep
 from prismdbg.sweep.sweep import sweep
 from prismdbg.sweep.workers.trial_group import TrialGroup, last_error
 
@@ -65,6 +65,28 @@ def test_another_cluster_or_tokens_need_no_other_run(tmp_path: Path) -> None:
         assert other.has_run(trial(other)) and other.result(trial(other)) is None
 
 
+def test_while_a_sweep_goes_on_its_folder_shows_no_time_of_another_cluster(tmp_path: Path) -> None:
+    cluster = tmp_path / "c.yaml"
+    cluster.write_text("one")
+    asked = request(tmp_path, cluster=cluster, space=Space.parse(4, "pp,dp", ["pp=1,2,4"]))
+    folder = opened(asked)
+    first, second, third = map(folder.trial, asked.space.configurations())
+    results = [replace(DONE, name=each.configuration.name) for each in (first, second, third)]
+    for each, result in zip((first, second, third), results, strict=True):
+        folder.begin(each)
+        folder.ran(each)
+        folder.keep(each, result)
+    keep_comparison(asked.output, results, 0)
+    (second.output.parent / "result.json").write_text("{")
+    opened(request(tmp_path, cluster=cluster))
+    assert [each.name for each in read_sweep(asked.output).results] == ["pp=1", "pp=4"], "what is damaged, too"
+    cluster.write_text("two")
+    again = opened(request(tmp_path, cluster=cluster))
+    again.keep(first, replace(DONE, middle_ns=9))
+    now = read_sweep(asked.output)
+    assert [(each.name, each.middle_ns) for each in now.results] == [("pp=1", 9)] and now.unfinished == ("pp=2", "pp=4")
+
+
 def test_the_folder_has_a_copy_of_the_cluster_that_its_times_rest_on(tmp_path: Path) -> None:
     cluster = tmp_path / "c.yaml"
     cluster.write_text("one")
@@ -96,14 +118,39 @@ def test_two_sweeps_do_not_run_in_one_folder(tmp_path: Path) -> None:
     opened(request(tmp_path))
 
 
-def test_a_program_that_was_changed_is_another_sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("command", [COMMAND, ("python", "-m", "train", "{pp}", "--config=train.py")])
+def test_a_program_that_was_changed_is_another_sweep(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
     monkeypatch.chdir(tmp_path)
     Path("train.py").write_text("lr = 1")
-    opened(request(tmp_path))
-    opened(request(tmp_path))
+    opened(request(tmp_path, command=command))
+    opened(request(tmp_path, command=command))
     Path("train.py").write_text("lr = 2")
     with pytest.raises(UsageError, match="of an older program"):
-        opened(request(tmp_path))
+        opened(request(tmp_path, command=command))
+
+
+@pytest.mark.parametrize("named", ["train_{pp}.py", "--config=train_{pp}.py"])
+def test_a_configuration_whose_own_file_was_changed_runs_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: str
+) -> None:
+    """What the program itself writes is no change."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("train_1.py", "train_2.py"):
+        Path(name).write_text("lr = 1")
+    asked = request(tmp_path, command=("python", named, "{folder}/a.json", "--out=said_{pp}.json"))
+    folder = opened(asked)
+    trials = [folder.trial(one) for one in SPACE.configurations()]
+    for each in trials:
+        folder.begin(each)
+        Path(f"said_{each.configuration.values['pp']}.json").write_text("{}")
+        folder.ran(each)
+        (each.folder / "a.json").write_text("{}")
+    again = opened(asked)
+    assert [again.has_run(each) for each in trials] == [True, True]
+    Path("train_1.py").write_text("lr = 2")
+    assert [opened(asked).has_run(each) for each in trials] == [False, True]
 
 
 def test_a_folder_of_somebody_else_is_left_alone(tmp_path: Path) -> None:

@@ -62,6 +62,15 @@ def test_without_anything_left_out_there_is_no_regret() -> None:
     assert regret([left_out(each, 0) for each in PREDICTED], PREDICTED) is None
 
 
+def test_the_regret_is_that_of_what_fits() -> None:
+    """`a` was predicted to fit, is the fastest, and its real peak is over the cap: it is not the one that is named."""
+    predicted = [done("a", 1000), done("b", 2000), done("c", 1500)]
+    left = left_out(predicted[2], 500 * MIB)
+    found = regret([done("a", 1000, 900), done("b", 2000), left], predicted, 500 * MIB)
+    assert found is not None and found.most == pytest.approx(2000 / 1500 - 1)
+    assert regret([done("a", 1000, 900), left], predicted, 500 * MIB) is None, "nothing that fits ran"
+
+
 def test_a_line_whose_quotes_stay_open_is_refused() -> None:
     assert Search(line="m.yaml --batch '{mbs}'").words() == ("m.yaml", "--batch", "{mbs}")
     with pytest.raises(UsageError, match="cannot be split into words"):

@@ -46,7 +46,7 @@ def cells(result: Result, cap_bytes: int, *, is_best: bool, bad: str) -> list[Te
         sweep_text.interval(time) if is_done else "",
         size(peak) if peak is not None else "-",
         "-" if fits is None else "yes" if fits else "no",
-        f"{result.idle_share:.1%}" if is_done else "-",
+        sweep_text.idle(result) if is_done else "-",
         f"{result.tokens_per_s:,.0f}" if is_done and result.tokens else "-",
         sweep_text.exposed(result) if is_done else "-",
     )
@@ -70,7 +70,7 @@ def detail(result: Result) -> Text:
     text.append(f"  {figures.clean(result.mesh)}" if result.mesh else "", "dim")
     if result.state is not State.DONE:
         return text.append(f"\n{result.state}: {figures.clean(result.why)}")
-    text.append(f"\nexposed {sweep_text.exposed(result)}  idle {result.idle_share:.1%}")
+    text.append(f"\nexposed {sweep_text.exposed(result)}  idle {sweep_text.idle(result)}")
     text.append(f"  messages {sweep_text.messages(result)}")
     lines = [*sweep_text.energy([result]), figures.clean(result.worth), figures.clean(_doubted(result))]
     return text.append("".join(f"\n{line}" for line in lines if line), "dim")
