@@ -52,7 +52,7 @@ class SweepFolder:
         """A new folder, or the one of an earlier start of this sweep, for this process alone. `UsageError` where it
         holds anything else, or another sweep goes on in it."""
         folder = cls._of(request)
-        descriptor = os.open(request.output / DESCRIPTION, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(request.output / DESCRIPTION, os.O_RDWR | os.O_CLOEXEC)  # NFS locks what may be written
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             folder._keep_cluster()
