@@ -48,21 +48,25 @@ def lines(measurement: Measurement) -> list[str]:
         ),
         *([measurement.unrest] if measurement.unrest else []),
         *measurement.left_out,
+        *measurement.assumed,
     ]
 
 
 def values(measurement: Measurement) -> dict[str, Any]:
+    cluster = measurement.calibrated.cluster
     return {
+        "ranks_per_node": cluster.ranks_per_node,
+        "nodes": 0 if cluster.calibration is None else cluster.calibration.nodes,
         "rounds": measurement.rounds,
         "taken_s": measurement.taken_s,
-        "eager_bytes": measurement.calibrated.cluster.eager_bytes,
+        "eager_bytes": cluster.eager_bytes,
         "again": measurement.again,
         "unsupported": dict(measurement.unsupported),
         "not_measured": dict(measurement.not_measured),
         "factors": {name: _factor_values(fitted) for name, fitted in measurement.factors.items()},
         "tiers": {
             t.name: {"latency_ns": t.latency_ns, "bytes_per_s": t.rate, "tables": sorted(t.measured)}
-            for t in measurement.calibrated.cluster.tiers
+            for t in cluster.tiers
         },
         "compared": [
             {

@@ -159,6 +159,14 @@ class Measurement:
         return [f"not measured: {name}: {why}" for name, why in {**self.unsupported, **self.not_measured}.items()]
 
     @property
+    def assumed(self) -> list[str]:
+        """What a simulation takes a node to be, and the links between nodes where none was measured."""
+        cluster = self.calibrated.cluster
+        ranks = f"ranks_per_node: {cluster.ranks_per_node}, the most ranks that were measured on a node"
+        links = "links between nodes were not measured: the file has those of one node for them (--nodes measures them)"
+        return [f"{ranks}; change it in the file if a node has more", *([links] if len(cluster.tiers) == 1 else [])]
+
+    @property
     def unrest(self) -> str:
         """Empty where measurements agree among themselves."""
         if self.again > STEADY:
@@ -177,6 +185,7 @@ class Measurement:
             "errors: formula against measurement; for a table, each size interpolated from its neighbours.",
             *(["factors: how far single cases of work and size are from the factor."] if self.factors else []),
             *self.left_out,
+            *self.assumed,
         ]
         return cluster_text.write(self.calibrated.cluster, notes)
 

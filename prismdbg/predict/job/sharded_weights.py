@@ -6,12 +6,12 @@ weights are gathered before each pass, while the unit before computes, and freed
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from prismdbg.predict.model.memory import Parameters, layer_parameters
 from prismdbg.predict.model.model import Model
-from prismdbg.predict.model.training import Training
+from prismdbg.predict.model.training import DP, Training
 
 
 class Unit(StrEnum):
@@ -40,7 +40,10 @@ class ShardedWeights:
         self._gradient_bytes, self._value_bytes = training.gradient_bytes, training.value_bytes
         self._does = does
         table = Parameters(dense=model.table_parameters // training.tp)
-        self._weights = {Unit.EMBEDDING: table, Unit.OUTPUT: table, Unit.LAYER: layer_parameters(model, training)}
+        layer = layer_parameters(model, training)
+        if training.sizes[DP] == 1:  # then nobody else has this rank's experts: they are not divided
+            layer = replace(layer, experts=0)
+        self._weights = {Unit.EMBEDDING: table, Unit.OUTPUT: table, Unit.LAYER: layer}
         # One table for both on one stage: its gradient is reduced once, after the last use.
         is_shared = model.is_tied and training.pp == 1
         self._gradients = self._weights | ({Unit.OUTPUT: Parameters()} if is_shared else {})

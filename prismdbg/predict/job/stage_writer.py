@@ -8,7 +8,7 @@ from prismdbg.predict.fit.operator_times import OperatorTimes
 from prismdbg.predict.job.schedule import Turn, turns
 from prismdbg.predict.job.sharded_weights import Does, ShardedWeights, Unit
 from prismdbg.predict.model.layer import Half, Layer, Operator
-from prismdbg.predict.model.memory import WIDE_BYTES, Parameters, StageMemory
+from prismdbg.predict.model.memory import WIDE_BYTES, Parameters, StageMemory, divided
 from prismdbg.predict.model.model import Model
 from prismdbg.predict.model.training import DP, EP, PP, TP, Recompute, Training
 from prismdbg.predict.samples.samples import Phase
@@ -243,8 +243,8 @@ class StageWriter:
             self._over_replicas("reduce_scatter" if tr.zero else "all_reduce", own, tr.gradient_bytes)
         if tr.mesh.world > 1:
             self._collective("all_reduce", "world", 4)
-        parts = tr.replicas if tr.zero else 1
-        for operator in self._layer.step(self._stage, self._memory.parameters, parts):
+        updated = divided(own, tr, tr.zero >= 1)
+        for operator in self._layer.step(self._stage, self._memory.parameters, updated):
             self._compute(*self._time(operator, Phase.WHOLE))
         if tr.zero in (1, 2):
             self._over_replicas("all_gather", own, tr.value_bytes)

@@ -98,25 +98,25 @@ class Layer:
             self._rows("parallel_cross_entropy_128", part, 4, is_whole=True),
         ]
 
-    def step(self, stage: int, parameters: float, parts: int) -> list[Operator]:
-        """Adam over 1/`parts` of the parameters of a stage: as if it had so many layers less. With weights of 16 bits,
+    def step(self, stage: int, parameters: float, updated: float) -> list[Operator]:
+        """Adam over `updated` of the parameters of a stage: as if it had so many layers less. With weights of 16 bits,
         also what mixed precision takes (Micikevicius et al., arXiv 1710.03740, section 3)."""
         m, tr = self.model, self.training
         place = "first" if stage == 0 else "last" if stage == tr.pp - 1 else "middle"
-        layers = m.layers / tr.pp / parts
+        layers = m.layers / tr.pp * updated / parameters
         sizes = {"dim": one(m.hidden), "mp": one(tr.tp), "encoders": one(layers)}
-        adam = memory_bound(f"{place}Stage_optimizer", sizes, items=one(parameters / parts), ways=ADAM_WAYS)
+        adam = memory_bound(f"{place}Stage_optimizer", sizes, items=one(updated), ways=ADAM_WAYS)
         if tr.value_bytes >= WIDE_BYTES:
             return [Operator(work=adam)]
-        return [Operator(work=adam), Operator(work=self._passes(sizes, parameters, parts))]
+        return [Operator(work=adam), Operator(work=self._passes(sizes, parameters, updated))]
 
-    def _passes(self, sizes: Mapping[str, Floats], parameters: float, parts: int) -> Work:
+    def _passes(self, sizes: Mapping[str, Floats], parameters: float, updated: float) -> Work:
         """Gradients are read for their norm and set to zero, those of 16 bits are copied to 32; weights are copied to
         16 bits. A rank sets to zero what it keeps: with ZeRO 2 and 3, only its part."""
         gradient, value = self.training.gradient_bytes, self.training.value_bytes
         widened = gradient + WIDE_BYTES if gradient < WIDE_BYTES else 0
-        kept = parameters / parts if self.training.zero >= 2 else parameters
-        moved = parameters / parts * (gradient + widened + WIDE_BYTES + value) + kept * gradient
+        kept = updated if self.training.zero >= 2 else parameters
+        moved = updated * (gradient + widened + WIDE_BYTES + value) + kept * gradient
         return memory_bound("gradient_passes", sizes, items=one(moved), ways=1, item_bytes=1)
 
     def _attention(self) -> Half:

@@ -49,9 +49,9 @@ class StageMemory:
 def stage_memory(model: Model, training: Training, stage: int) -> StageMemory:
     tr = training
     own = _parameters(model, tr, stage)
-    optimizer = optimizer_bytes(tr) * _divided(own, tr, tr.zero >= 1)
-    gradients = tr.gradient_bytes * _divided(own, tr, tr.zero >= 2)
-    weights = tr.value_bytes * _divided(own, tr, tr.zero >= 3)
+    optimizer = optimizer_bytes(tr) * divided(own, tr, tr.zero >= 1)
+    gradients = tr.gradient_bytes * divided(own, tr, tr.zero >= 2)
+    weights = tr.value_bytes * divided(own, tr, tr.zero >= 3)
     kept = layer_activation_bytes(model, tr, tr.recompute)
     whole = layer_activation_bytes(model, tr, Recompute.NONE)
     return StageMemory(
@@ -77,7 +77,7 @@ def layer_activation_bytes(model: Model, training: Training, recompute: Recomput
     """Of a layer and a microbatch."""
     size, value = model.sequence * training.microbatch * model.hidden, training.value_bytes
     if recompute is Recompute.FULL:
-        return value * size
+        return value * size // training.norm_parts
     t, outside = training.tp, training.norm_parts
     dropped = 1 if model.has_dropout else 0
     qkv = model.qkv / model.hidden
@@ -107,8 +107,8 @@ def _parameters(model: Model, training: Training, stage: int) -> Parameters:
     )
 
 
-def _divided(own: Parameters, training: Training, is_divided: bool) -> int:
-    """Experts are the same on the ranks of dp alone."""
+def divided(own: Parameters, training: Training, is_divided: bool) -> int:
+    """How many of its parameters a rank has of what ZeRO divides. Experts are the same on the ranks of dp alone."""
     if not is_divided:
         return own.dense + own.experts
     return -(-own.dense // training.replicas) + -(-own.experts // (training.replicas // training.ep))

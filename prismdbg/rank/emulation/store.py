@@ -1,7 +1,7 @@
 """The job's key-value store as one rank sees it when all its peers have been there already.
 
 A key that this rank never set is another's, or what this rank set under its own number. A sum counts all peers: they
-add what this rank adds.
+add what this rank adds, to what the key was set to.
 """
 
 from __future__ import annotations
@@ -40,15 +40,17 @@ class StoreState:
 
     def put(self, key: str, value: bytes) -> None:
         self.own[key] = value
+        self._sums.pop(key, None)
         self._tell(key, value)
 
     def look(self, key: str) -> bytes | None:
         if key in self._sums:
-            return str(self._sums[key] * self._world).encode()
-        if key in self.own:
-            return self.own[key]
-        given = self._others(key)
+            return str(self.add(key, 0)).encode()
+        given = self._set(key)
         return given if given is not None else self._as_a_peer(key)
+
+    def _set(self, key: str) -> bytes | None:
+        return self.own[key] if key in self.own else self._others(key)
 
     def get(self, key: str) -> bytes:
         while (value := self.look(key)) is None:
@@ -57,8 +59,7 @@ class StoreState:
 
     def add(self, key: str, amount: int) -> int:
         """`amount` 0 reads."""
-        start = self.own.get(key)
-        base = int(start) if start else 0
+        base = int(self._set(key) or 0)
         self._sums[key] = self._sums.get(key, 0) + amount
         return base + self._sums[key] * self._world
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import mul
 
 import numpy as np
 from numpy.typing import NDArray
 
+from prismdbg.model.plurals import counted
 from prismdbg.simulate.assessment.fidelity import COMPONENTS, Fidelity, Ran, Share, SignedError
 from prismdbg.simulate.cluster.cluster import Calibration, ClusterModel, Factor
 from prismdbg.simulate.graph.entries import MODELLED_NS, PROVENANCES, Entries, Kind, Provenance
@@ -30,6 +32,7 @@ class Part:
     """One cohort: its ranks do `entries`, their communication taking `transfer_ns` on average, by entry.
 
     ranks: how many, by standing. beyond: by entry, whether its group or size lies outside of what was measured.
+    apart_ns: by entry, how much of `transfer_ns` is between more nodes than were measured together.
     """
 
     entries: Entries
@@ -37,6 +40,7 @@ class Part:
     transfer_ns: NDArray[np.float64]
     ranks: Mapping[Standing, int]
     beyond: NDArray[np.bool_]
+    apart_ns: NDArray[np.float64]
 
 
 def judge(
@@ -116,6 +120,7 @@ class _Doubts:
             "absolute times of communication: its parameters were assumed" if unmeasured else "",
             self._calibrated(self.cluster.calibration) if by_formula and self.cluster.calibration else "",
             self._beyond() if by_formula else "",
+            self._apart(self.cluster.calibration) if by_formula and self.cluster.calibration else "",
             "the slowdown of computation and communication at the same time: the cluster file has no values for it"
             if by_formula and self._overlaps()
             else "",
@@ -163,10 +168,20 @@ class _Doubts:
         )
 
     def _beyond(self) -> str:
-        times = [(p, (p.transfer_ns * sum(p.ranks.values()))) for p in self.parts]
-        total = sum(float(time.sum()) for _, time in times)
-        share = sum(float(time[p.beyond].sum()) for p, time in times) / total if total else 0.0
+        share = self._of_communication([float(part.transfer_ns[part.beyond].sum()) for part in self.parts])
         return f"{share:.0%} of the communication time: its groups or sizes were not measured" if share > _SOME else ""
+
+    def _apart(self, calibration: Calibration) -> str:
+        share = self._of_communication([float(part.apart_ns.sum()) for part in self.parts])
+        between = "nodes" if calibration.nodes == 1 else f"more than {calibration.nodes} nodes"
+        measured = f"the calibration measured {counted(calibration.nodes, 'node')}"
+        return f"links between {between}, {share:.0%} of the communication time: {measured}" if share > _SOME else ""
+
+    def _of_communication(self, times_ns: Sequence[float]) -> float:
+        """`times_ns`: of a rank of each part."""
+        ranks = [sum(part.ranks.values()) for part in self.parts]
+        total = sum(float(part.transfer_ns.sum()) * count for part, count in zip(self.parts, ranks, strict=True))
+        return sum(map(mul, times_ns, ranks)) / total if total else 0.0
 
     def _overlaps(self) -> bool:
         plain = self.cluster.compute_overlap_ppm == self.cluster.transfer_overlap_ppm == MILLION

@@ -74,7 +74,7 @@ def calibrate_model(
     origin: Calibration,
     eager_bytes: int = 0,
 ) -> Calibrated:
-    """`tiers`: name and span, the nearest first. origin: machine, backend and date; its fits are filled in here."""
+    """`tiers`: name and span, the nearest first. origin: machine, backend and date; the rest is filled in here."""
     model = ClusterModel(
         tiers=tuple(Tier(name=name, spans=spans, latency_ns=0, rate=0) for name, spans in tiers),
         ranks_per_node=ranks_per_node,
@@ -89,7 +89,8 @@ def calibrate_model(
     compared = tuple(_compare(model, sample) for sample in samples)
     ops = dict.fromkeys(sample.op for sample in samples)
     fits = {op: _fit([c for c in compared if c.sample.op == op]) for op in ops}
-    return Calibrated(cluster=replace(model, calibration=replace(origin, fits=fits)), compared=compared)
+    about = replace(origin, fits=fits, nodes=max(sample.where.nodes for sample in samples))
+    return Calibrated(cluster=replace(model, calibration=about), compared=compared)
 
 
 def model_ns(model: ClusterModel, sample: Sample) -> int:

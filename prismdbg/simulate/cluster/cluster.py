@@ -66,13 +66,16 @@ class FactorFit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calibration:
-    """Where a cluster file's figures come from. `fits`: by operation."""
+    """Where a cluster file's figures come from. `fits`: by operation. nodes: of the group that spans most of them,
+    0 where an older file does not say.
+    """
 
     machine: str
     backend: str
     date: str
     fits: Mapping[str, Fit]
     factors: Mapping[Factor, FactorFit] = field(default_factory=dict)
+    nodes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,7 +83,7 @@ def _cluster(top: Value) -> ClusterModel:
         compute_ppm=_by_rank(slower["compute"]) if "compute" in slower else {},
         link_ppm=_by_rank(slower["links"]) if "links" in slower else {},
         is_measured="measured" in fields and fields["measured"].flag(),
-        calibration=_calibration(fields["calibration"]) if "calibration" in fields else None,
+        calibration=_calibration(fields["calibration"], tiers) if "calibration" in fields else None,
     )
 
 
@@ -169,8 +169,8 @@ def _curve(members: str, value: Value) -> Curve:
     return Curve(members=int(members), sizes_bytes=tuple(sizes_bytes), times_ns=tuple(ns for _, ns in points))
 
 
-def _calibration(value: Value) -> Calibration:
-    fields = value.known("machine", "backend", "date", "errors", "factors")
+def _calibration(value: Value, tiers: tuple[Tier, ...]) -> Calibration:
+    fields = value.known("machine", "backend", "date", "nodes", "errors", "factors")
     errors = fields["errors"].fields() if "errors" in fields else {}
     factors = fields["factors"].known(*Factor) if "factors" in fields else {}
     return Calibration(
@@ -179,6 +179,7 @@ def _calibration(value: Value) -> Calibration:
         date=value.required(fields, "date").text(),
         fits={op: _fit(op, field) for op, field in errors.items()},
         factors={Factor(name): _factor_fit(field) for name, field in factors.items()},
+        nodes=fields["nodes"].whole(1) if "nodes" in fields else int(len(tiers) == 1),
     )
 
 

@@ -86,6 +86,8 @@ def _calibration(calibration: Calibration) -> Iterator[str]:
     yield f"  machine: {_quoted(calibration.machine)}"
     yield f"  backend: {_quoted(calibration.backend)}"
     yield f"  date: {_quoted(calibration.date)}"
+    if calibration.nodes:
+        yield f"  nodes: {calibration.nodes}"
     if calibration.fits:
         yield "  errors:"
     for op, fit in calibration.fits.items():

@@ -41,12 +41,15 @@ class Asked:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Call:
-    """One `Asked` as this cohort does it. `alone`: nobody outside the cohort takes part, and it is a collective."""
+    """One `Asked` as this cohort does it. `nodes`: how many its group spans. alone: nobody outside the cohort takes
+    part, and it is a collective.
+    """
 
     seam: SharedChannel
     place: int
     kind: Kind
     transfer_ns: Amount
+    nodes: Amount
     alone: bool
     eager: bool
     axis: int | tuple[int, ...]
@@ -259,11 +262,13 @@ class _Calls:
         if ask.kind == Kind.RECV and isinstance(seam.channel, Toward):  # placed by sender
             which = np.roll(which, seam.channel.offset, seam.axes[0])
         is_collective = ask.kind == Kind.COLLECTIVE
+        at = self._cohort.cut(which)
         return Call(
             seam=seam,
             place=ask.place,
             kind=ask.kind,
-            transfer_ns=amount(times[self._cohort.cut(which)]),
+            transfer_ns=amount(times[at]),
+            nodes=amount(np.array([geometry.nodes for geometry in where.geometries])[at]),
             alone=is_collective and seam.parties == (self._cohort.number,),
             eager=not is_collective and 0 < self._topology.cluster.eager_bytes >= ask.size_bytes,
             axis=seam.axes[0] if len(seam.axes) == 1 else seam.axes,

@@ -197,11 +197,19 @@ def _part(graph: JobGraph, cluster: ClusterModel, team: Team, standing_at: Any) 
     beyond = np.array(
         [_is_beyond(graph, cluster, *pair) for pair in zip(team.crew.calls, plan.asked, strict=True)] + [False]
     )
+    apart_ns = np.array([_apart_ns(cluster, *pair) for pair in zip(team.crew.calls, plan.asked, strict=True)] + [0.0])
     ranks = {Standing.OWN: cohort.size}
     if standing_at is not None:
         counts = np.bincount(standing_at[np.ix_(*cohort.coordinates)].ravel(), minlength=len(Standing)).tolist()
         ranks = {standing: counts[standing] for standing in Standing if counts[standing]}
-    return Part(plan.entries, plan.durations_ns.tolist(), average[plan.call_of], ranks, beyond[plan.call_of])
+    return Part(
+        plan.entries,
+        plan.durations_ns.tolist(),
+        average[plan.call_of],
+        ranks,
+        beyond[plan.call_of],
+        apart_ns[plan.call_of],
+    )
 
 
 def _is_beyond(graph: JobGraph, cluster: ClusterModel, call: Call, asked: Asked) -> bool:
@@ -216,6 +224,14 @@ def _is_beyond(graph: JobGraph, cluster: ClusterModel, call: Call, asked: Asked)
         return members > 1
     (least, most), (smallest, largest) = fit.groups, fit.sizes_bytes
     return members > 1 and not (least <= members <= most and smallest <= asked.size_bytes <= largest)
+
+
+def _apart_ns(cluster: ClusterModel, call: Call, asked: Asked) -> float:
+    """How much of its transfer, on average, is between more nodes than were measured together."""
+    most = 0 if cluster.calibration is None else cluster.calibration.nodes
+    if not most or asked.duration_ns != MODELLED_NS:
+        return 0.0
+    return float(np.mean(call.transfer_ns * np.greater(call.nodes, most)))
 
 
 def _put(vector: Ints, team: Team, amount: Amount, *, add: bool = False) -> None:

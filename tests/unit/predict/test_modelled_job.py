@@ -75,6 +75,7 @@ def computed_ns(job: ModelledJob, stage: int = 0) -> int:
         (Recompute.NONE, True, 34 / 8 + 5 * 64 * 2048 / (6144 * 8)),
         (Recompute.SELECTIVE, True, 34 / 8),
         (Recompute.FULL, False, 2),
+        (Recompute.FULL, True, 2 / 8),
     ],
 )
 def test_activations_are_those_of_the_paper(recompute: Recompute, is_sequence_parallel: bool, per_token: float) -> None:
@@ -165,7 +166,7 @@ def test_weights_gradients_and_optimizer_are_divided_as_asked() -> None:
 def test_a_rank_passes_over_the_gradients_that_it_keeps(zero: int, bytes_each: float) -> None:
     """Read for the norm, weights read and written, and gradients set to zero."""
     how = training("dp=4", 4, zero=zero)
-    *_, passes = Layer(model=model_file.parse(GPT), training=how).step(0, 1e9, 4 if zero else 1)
+    *_, passes = Layer(model=model_file.parse(GPT), training=how).step(0, 1e9, 1e9 / 4 if zero else 1e9)
     assert passes.work.family == "gradient_passes"
     assert passes.work.moved_bytes[0] == pytest.approx(bytes_each * 1e9)
 
@@ -313,6 +314,35 @@ def test_experts_exchange_tokens_and_are_divided() -> None:
     assert simulate(job.graph, ideal()).iteration_ns > 0
     dense, divided = (stage_memory(model_file.parse(text), training(mesh, 8), 0) for mesh in ("dp=8", "dp=2,ep=4"))
     assert divided.parameters < dense.parameters / 3
+
+
+MOE = LLAMA.replace("kind: llama", "kind: moe\nexperts: 16").replace("51200", "1024")
+
+
+def step_ns(job: ModelledJob) -> int:
+    """The optimizer's share of an iteration: what is computed after the last backward pass."""
+    entries = job.graph.classes[0].entries
+    labels = np.array(entries.texts)[entries.label]
+    return int(entries.duration_ns[(entries.kind == Kind.COMPUTE) & (labels == "step")].sum())
+
+
+@pytest.mark.parametrize(("mesh", "replicas"), [("ep=4", 1), ("dp=2,ep=4", 2)])
+def test_the_optimizer_updates_experts_that_only_the_ranks_of_dp_divide(mesh: str, replicas: int) -> None:
+    plain, divided = (predicted(MOE, training(mesh, 8, zero=zero)) for zero in (0, 2))
+    held = plain.memory[0]
+    own = (held.parameters - held.expert_parameters) / (4 * replicas) + held.expert_parameters / replicas
+    assert step_ns(divided) / step_ns(plain) == pytest.approx(own / held.parameters, rel=1e-3)
+
+
+@pytest.mark.parametrize("zero", [2, 3])
+def test_experts_that_nobody_else_has_are_there_once(zero: int) -> None:
+    """Along dp=1 they are neither gathered nor reduced: of two layers at a time, only the rest is there again."""
+    how = training("ep=4", 4, zero=zero)
+    job, layer = predicted(MOE, how), layer_parameters(model_file.parse(MOE), how)
+    held = job.memory[0]
+    kept = 8 * held.layer_activation_bytes + held.head_bytes + held.workspace_bytes
+    over = job.graph.peak_bytes[0] - held.fixed_bytes - kept
+    assert 0 < over <= 2 * (2 + 4) * layer.dense < 2 * layer.experts
 
 
 def test_what_was_not_sampled_is_assumed() -> None:

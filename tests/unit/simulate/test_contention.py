@@ -157,6 +157,7 @@ class TestTheFile:
             date="2026-01-01",
             fits={},
             factors={Factor.PROCESSORS: FactorFit(median_ppm=10_000, largest_ppm=25_000, cases=2)},
+            nodes=1,  # one tier
         )
         assert cluster_file.parse(cluster_text.write(cluster)) == cluster
 

@@ -114,6 +114,7 @@ class TestWhatTheFormulaDescribes:
         assert [t.latency_ns for t in found.tiers] == pytest.approx([3_000, 30_000], rel=0.02)
         assert [t.rate for t in found.tiers] == pytest.approx([10**10, 10**9], rel=0.02)
         assert found.algorithms["all_reduce"][-1].algorithm is Algorithm.HIERARCHICAL
+        assert found.calibration is not None and found.calibration.nodes == 2
 
     def test_links_nobody_used(self) -> None:
         with pytest.raises(UsageError, match="nothing was measured over network"):
@@ -337,6 +338,17 @@ class TestWhatIsSaidOfIt:
         assert "not measured: reduce: no such thing" in text
         assert "busy with other work" not in text
         assert calibration_text.values(self.measurement(0.0))["compared"][0]["error"] == pytest.approx(0, abs=0.02)
+
+    def test_what_it_takes_a_node_to_be(self) -> None:
+        measured = self.measurement(0.0)
+        ranks = (
+            "ranks_per_node: 4, the most ranks that were measured on a node; change it in the file if a node has more"
+        )
+        links = "links between nodes were not measured: the file has those of one node for them (--nodes measures them)"
+        for text in ("\n".join(calibration_text.lines(measured)), measured.text()):
+            assert ranks in text and links in text
+        values = calibration_text.values(measured)
+        assert (values["ranks_per_node"], values["nodes"]) == (4, 1)
 
     def test_factors_with_their_residuals(self) -> None:
         cases = [

@@ -9,7 +9,10 @@ import numpy as np
 import pytest
 
 from prismdbg.simulate.assessment.fidelity import Ran
+from prismdbg.simulate.cluster import cluster_file, cluster_text
+from prismdbg.simulate.cluster.calibration import Sample, calibrate_model
 from prismdbg.simulate.cluster.cluster import Calibration, ClusterModel, Fit, Tier, ideal
+from prismdbg.simulate.cluster.transfer import Geometry
 from prismdbg.simulate.engine.changes import Changes, Delay
 from prismdbg.simulate.engine.simulate import simulate
 from prismdbg.simulate.graph import graph_file
@@ -42,6 +45,12 @@ def reducing(size_bytes: int = 1000, provenance: Provenance = Provenance.REAL) -
     writer = EntryWriter()
     writer.compute(3000, provenance=provenance)
     writer.collective("all_reduce", "dp", size_bytes)
+    return writer
+
+
+def reducing_along(axis: str) -> EntryWriter:
+    writer = EntryWriter()
+    writer.collective("all_reduce", axis, 1000)
     return writer
 
 
@@ -119,6 +128,39 @@ class TestTheClusterModel:
         said = "100% of the communication time: its groups or sizes were not measured"
         assert said in self.doubts(job(mesh, reducing(size_bytes)), MEASURED)
         assert said not in self.doubts(job("dp=4", reducing()), MEASURED)
+
+    def test_links_between_nodes_that_a_calibration_of_one_node_did_not_measure(self) -> None:
+        sample = Sample(
+            op="all_reduce",
+            where=Geometry(members=2, tier=0, nodes=1, local=2, sharing=0),
+            size_bytes=1000,
+            times_ns=(1000,),
+        )
+        origin = Calibration(machine="a machine", backend="nccl", date="2026-01-01", fits={})
+        one_node = calibrate_model([sample], [("node", 0)], 2, origin=origin).cluster
+        both = reducing()
+        both.collective("all_reduce", "tp", 1000)
+        said = "links between nodes, 50% of the communication time: the calibration measured 1 node"
+        assert said in self.doubts(job("dp=2,tp=2", both), one_node)
+        assert "links between" not in self.doubts(job("tp=2", reducing_along("tp")), one_node)
+        older = cluster_file.parse(cluster_text.write(one_node).replace("  nodes: 1\n", ""))
+        assert said in self.doubts(job("dp=2,tp=2", both), older), "a file with one tier is of one node"
+
+    def test_links_among_more_nodes_than_were_measured(self) -> None:
+        assert MEASURED.calibration is not None
+        two = replace(MEASURED, ranks_per_node=1, calibration=replace(MEASURED.calibration, nodes=2))
+        said = "links between more than 2 nodes, 100% of the communication time: the calibration measured 2 nodes"
+        assert said in self.doubts(job("dp=4", reducing()), two)
+        assert "links between" not in self.doubts(job("dp=2,tp=2", reducing()), two)
+        assert "links between" not in self.doubts(job("dp=4", reducing()), replace(MEASURED, ranks_per_node=1)), (
+            "an older file with several tiers does not say how many"
+        )
+
+    def test_messages_of_a_pipeline_that_only_some_ranks_send_to_another_node(self) -> None:
+        assert MEASURED.calibration is not None
+        one = replace(MEASURED, ranks_per_node=2, calibration=replace(MEASURED.calibration, nodes=1))
+        graph = gpt_job(Mesh.parse("pp=4"), GptShape(layers=4, hidden=64, microbatches=2, vocabulary=10))
+        assert "links between nodes, 33% of the communication time" in self.doubts(graph, one)
 
     def test_overlap_that_nobody_measured(self) -> None:
         writer = EntryWriter()

@@ -28,7 +28,7 @@ def told() -> dict[str, bytes]:
 
 @pytest.fixture
 def store(told: dict[str, bytes]) -> EmulatedStore:
-    state = StoreState(5, 64, {"given": b"by rank 0"}.get, told.__setitem__, _lacks)
+    state = StoreState(5, 64, {"given": b"by rank 0", "next": b"7"}.get, told.__setitem__, _lacks)
     return EmulatedStore(state)
 
 
@@ -53,6 +53,20 @@ def test_a_sum_counts_all_peers(store: EmulatedStore) -> None:
     assert store.add("arrived", 1) == 64
     assert store.add("arrived", 0) == 64
     assert store.get("arrived") == b"64"
+
+
+def test_a_key_that_is_set_begins_its_sum_again(store: EmulatedStore) -> None:
+    store.set("k", "5")
+    assert store.add("k", 1) == 5 + 64
+    assert store.get("k") == b"69"
+    store.set("k", "0")
+    assert store.get("k") == b"0"
+    assert store.add("k", 1) == 64
+
+
+def test_a_sum_goes_on_from_what_another_rank_has_set(store: EmulatedStore) -> None:
+    assert store.add("next", 1) == 7 + 64
+    assert store.get("next") == b"71"
 
 
 def test_waiting_never_takes_time_and_what_nobody_set_is_lacking(store: EmulatedStore) -> None:
