@@ -35,7 +35,8 @@ def _delayed(delay: Delay, added: int) -> Sequence[int]:
 
 def _begun(entries: Entries) -> Entries:
     """With a computation on each stream that goes on without another one."""
-    own = [[COMPUTE_STREAM], entries.stream[entries.kind == Kind.COMPUTE], entries.issuer[entries.communicates]]
+    alone = (entries.kind == Kind.COMPUTE) | (entries.kind == Kind.WAIT)
+    own = [[COMPUTE_STREAM], entries.stream[alone], entries.issuer[entries.communicates]]
     streams = np.unique(np.concatenate(own))
     count, empty = len(streams), len(entries.texts)
     head: dict[str, int] = dict.fromkeys(DTYPES, 0) | dict.fromkeys(("op", "line", "detail", "splits"), empty)
