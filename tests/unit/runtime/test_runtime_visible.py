@@ -8,6 +8,7 @@ import sys
 import tarfile
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -63,7 +64,7 @@ def test_a_library_that_was_built_elsewhere_is_shown_alone(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("change", [{"size_bytes": 99}, {"mtime_ns": 1}, {"mode": 0o700}])
-def test_a_library_that_is_not_the_one_of_the_capture_is_not_shown(tmp_path: Path, change: dict[str, int]) -> None:
+def test_a_library_that_is_not_the_one_of_the_capture_is_not_shown(tmp_path: Path, change: dict[str, Any]) -> None:
     library = tmp_path / "tool"
     library.write_bytes(b"\x7fELF and more")
     library.chmod(0o755)

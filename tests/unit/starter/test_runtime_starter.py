@@ -9,6 +9,8 @@ import re
 import resource
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -163,6 +165,34 @@ def test_a_restored_process_that_could_take_more_does_not_run(
     spec = {"limits": {"disk_bytes": 100, "events": [], "in_container": True}}
     with contextlib.nullcontext() if is_enough else pytest.raises(PermissionError):
         starter.limit_restored(spec, [8, 7])
+
+
+@contextmanager
+def as_an_owner_without_rights() -> Iterator[None]:
+    """As the starter in a container: root's way past the modes of files is gone."""
+    me = os.geteuid()
+    try:
+        if me == 0:
+            os.seteuid(65534)
+        yield
+    finally:
+        os.seteuid(me)
+
+
+@pytest.mark.parametrize("mode", [0o700, 0o000, 0o400, 0o100])
+@pytest.mark.parametrize("name", ["folder", "folder/inner"])
+def test_a_folder_that_the_rank_closes_is_no_place_to_hide(starter: Any, tmp_path: Path, mode: int, name: str) -> None:
+    inner = tmp_path / "folder" / "inner"
+    inner.mkdir(parents=True)
+    (inner / "file").write_bytes(bytes(1 << 20))
+    for path in (inner.parent, inner, inner / "file"):
+        os.chown(path, 65534 if os.geteuid() == 0 else -1, -1)
+    opened = os.open(tmp_path / "folder", os.O_RDONLY)
+    (tmp_path / name).chmod(mode)
+    with as_an_owner_without_rights():
+        used = starter.used_bytes(opened)
+    os.close(opened)
+    assert used >= 1 << 62 if mode != 0o700 else 1 << 20 <= used < 2 << 20
 
 
 def test_pid_1_cannot_be_given_again(starter: Any) -> None:
