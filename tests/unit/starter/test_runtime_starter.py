@@ -20,6 +20,7 @@ from starter_parts import starter_parts
 from waiting import wait_for
 
 from prismdbg.capsule.exact_file import known
+from prismdbg.runtime.limits import Limits
 from prismdbg.runtime.starter_spec import starter_file
 
 OWNER = (os.getuid(), os.getgid())
@@ -165,6 +166,16 @@ def test_a_restored_process_that_could_take_more_does_not_run(
     spec = {"limits": {"disk_bytes": 100, "events": [], "in_container": True}}
     with contextlib.nullcontext() if is_enough else pytest.raises(PermissionError):
         starter.limit_restored(spec, [8, 7])
+
+
+@pytest.mark.parametrize("shared", [1 << 30, 100 << 20])
+def test_without_a_group_memory_file_systems_are_no_larger_together_than_the_limit(starter: Any, shared: int) -> None:
+    most = Limits(memory_bytes=1 << 30, processes=1, shared_bytes=shared, disk_bytes=1).without_group()
+    limits = {"memory_bytes": most.memory_bytes, "shared_bytes": most.shared_bytes, "events": []}
+    layers, root = starter.layer_and_root_bytes(limits)
+    assert layers + root + most.shared_bytes == most.memory_bytes and most.shared_bytes == min(shared, 1 << 29)
+    assert root > layers > 100 << 20
+    assert starter.layer_and_root_bytes({**limits, "events": ["of the group"]}) == (1 << 30, 1 << 30)
 
 
 @contextmanager
