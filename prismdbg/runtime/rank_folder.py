@@ -199,9 +199,7 @@ def _copy(source: int, to: Path, size_bytes: int, room_bytes: int) -> int:
             stop = min(stop, size_bytes)
             written += max(stop - start, 0)
             if written > room_bytes:
-                raise CapsuleError(
-                    f"there is no room in {to.parent} for the rank's trace", hint="free some space there"
-                )
+                raise CapsuleError(f"the rank's trace does not fit into {to.parent}", hint="free some space there")
             _copy_part(source, file.fileno(), start, stop)
         file.truncate(size_bytes)
     return written

@@ -180,7 +180,7 @@ def test_a_trace_that_would_fill_the_disk_is_refused_and_nothing_of_it_stays(
     for number in range(3):
         (own.path / "trace" / f"memory.{number}.seg").write_bytes(b"x" * 1000)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=3000))
-    with pytest.raises(CapsuleError, match="no room"):
+    with pytest.raises(CapsuleError, match="does not fit"):
         own.copied("trace", tmp_path)
     assert taken_bytes(tmp_path) == 0
 
