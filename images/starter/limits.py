@@ -47,8 +47,10 @@ class Met:
     def names(self, code: int) -> list[str]:
         """`code`: what the rank ended with."""
         met = self.counted()
-        if code == TOO_LARGE or (self._isolation == "namespaces" and is_full("/")):
+        if code == TOO_LARGE:
             met.add("disk")
+        if self._isolation == "namespaces" and is_full("/"):  # it lies in memory
+            met.add("memory")
         if (self._isolation != "none" or self._limits["in_container"]) and is_full("/dev/shm"):
             met.add("shm")
         return sorted(met)

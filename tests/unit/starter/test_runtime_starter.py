@@ -178,6 +178,14 @@ def test_without_a_group_memory_file_systems_are_no_larger_together_than_the_lim
     assert starter.layer_and_root_bytes({**limits, "events": ["of the group"]}) == (1 << 30, 1 << 30)
 
 
+def test_a_full_root_is_the_limit_of_memory_which_gives_it_its_size(
+    starter: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.modules[starter.Met.__module__], "is_full", lambda path: path == "/")
+    met = starter.Met({"isolation": "namespaces", "limits": {"events": [], "in_container": False}})
+    assert met.names(1) == ["memory"]
+
+
 @contextmanager
 def as_an_owner_without_rights() -> Iterator[None]:
     """As the starter in a container: root's way past the modes of files is gone."""
