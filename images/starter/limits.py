@@ -47,8 +47,10 @@ class Met:
     def names(self, code: int) -> list[str]:
         """`code`: what the rank ended with."""
         met = self.counted()
-        if code == TOO_LARGE or (self._isolation == "namespaces" and is_full("/")):
+        if code == TOO_LARGE:
             met.add("disk")
+        if self._isolation == "namespaces" and is_full("/"):  # it lies in memory
+            met.add("memory")
         if (self._isolation != "none" or self._limits["in_container"]) and is_full("/dev/shm"):
             met.add("shm")
         return sorted(met)
@@ -121,14 +123,30 @@ class Room:
 
 
 def used_bytes(folder: int) -> int:
-    """On disk, in the rank's own folder and below. Very many files, or folders nested deep, count as more than any
-    limit: nobody could look through them in time."""
+    """On disk, in the rank's own folder and below. Very many files, folders nested deep, or one that cannot be looked
+    into count as more than any limit: nobody could look through them in time, and the rank may hide anything there."""
     total = files = 0
-    for parent, folders, names, here in os.fwalk(".", dir_fd=folder, onerror=None, follow_symlinks=False):
-        for name in (*names, *folders):
-            with contextlib.suppress(OSError):
-                total += os.stat(name, dir_fd=here, follow_symlinks=False).st_blocks * 512
-        files += len(names) + len(folders)
-        if files > MOST_FILES or parent.count("/") > MOST_DEEP:
-            return 1 << 62
+    try:
+        for parent, folders, names, here in os.fwalk(".", dir_fd=folder, onerror=_not_hidden, follow_symlinks=False):
+            for name in (*names, *folders):
+                total += _on_disk(name, here)
+            files += len(names) + len(folders)
+            if files > MOST_FILES or parent.count("/") > MOST_DEEP:
+                return 1 << 62
+    except PermissionError:
+        return 1 << 62
     return total
+
+
+def _on_disk(name: str, folder: int) -> int:
+    try:
+        return os.stat(name, dir_fd=folder, follow_symlinks=False).st_blocks * 512
+    except OSError as error:
+        _not_hidden(error)
+        return 0
+
+
+def _not_hidden(error: OSError) -> None:
+    """What is gone meanwhile is no error."""
+    if isinstance(error, PermissionError):
+        raise error

@@ -126,11 +126,12 @@ def switch_root(spec: Spec) -> None:
     """
     mounts = mount_points()
     scratch = Path(spec["scratch"])
-    mount("prismdbg", str(scratch), "tmpfs", TMPFS_FLAGS, f"size={spec['limits']['memory_bytes']}")
+    layer_bytes, root_bytes = layer_and_root_bytes(spec["limits"])
+    mount("prismdbg", str(scratch), "tmpfs", TMPFS_FLAGS, f"size={layer_bytes}")
     layers = (scratch / f"layer{number}" for number in itertools.count())
     root = scratch / "root"
     root.mkdir()
-    mount("prismdbg", str(root), "tmpfs", TMPFS_FLAGS, f"mode=755,size={spec['limits']['memory_bytes']}")
+    mount("prismdbg", str(root), "tmpfs", TMPFS_FLAGS, f"mode=755,size={root_bytes}")
     make_kernel_views(root, spec["limits"]["shared_bytes"])
     for folder, mode in EMPTY_FOLDERS.items():
         (root / folder[1:]).mkdir(exist_ok=True)
@@ -150,6 +151,15 @@ def switch_root(spec: Spec) -> None:
     os.chdir("/")
     check(libc.umount2(os.fsencode(f"/{OLD_ROOT}"), MNT_DETACH), "unmount the old root")
     Path(f"/{OLD_ROOT}").rmdir()
+
+
+def layer_and_root_bytes(limits: dict[str, Any]) -> tuple[int, int]:
+    """Sizes of what is in memory. A control group bounds all together; without one they and /dev/shm divide the limit.
+    Programs write into the root (homes, /tmp, their own folders) rather than into installations."""
+    if limits["events"]:
+        return limits["memory_bytes"], limits["memory_bytes"]
+    left = limits["memory_bytes"] - limits["shared_bytes"]
+    return left // 4, left - left // 4
 
 
 def show(tree: RootedTree, seen: dict[str, Any], mounts: dict[str, bool], layers: Iterator[Path]) -> None:

@@ -6,6 +6,8 @@ credentials, whatever its size: of it the capsule holds size and sha256.
 
 from __future__ import annotations
 
+import errno
+import io
 import os
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
@@ -112,6 +114,20 @@ def read_files(capsule: Capsule) -> tuple[RankFile, ...]:
 def content_path(capsule: Capsule, file: RankFile) -> Path:
     """Where the bytes of a file that is INSIDE lie."""
     return capsule.exact_path / layout.content(file.sha256)
+
+
+def read_content(capsule: Capsule, file: RankFile) -> bytes:
+    """Of a file that is INSIDE, which the capsule need not be verified for. `OSError` where it is a link or a special
+    file, or not as large as the capsule says: the caller bounds that."""
+    with transfer.open_plain(content_path(capsule, file)) as content:
+        if os.fstat(content.fileno()).st_size != file.size_bytes:
+            raise OSError(errno.EINVAL, "its size has changed", content.name)
+        return content.read(file.size_bytes)
+
+
+def read_text(capsule: Capsule, file: RankFile) -> str:
+    """As `read_content`, with what is no UTF-8 replaced and every end of a line a line feed."""
+    return io.StringIO(read_content(capsule, file).decode(errors="replace"), newline=None).read()
 
 
 def changed(file: RankFile) -> str:

@@ -7,6 +7,8 @@ find their files by substring, so no other name may contain one of theirs.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from pathlib import PurePosixPath
 
 from prismdbg.errors import CapsuleError
 
@@ -42,6 +44,12 @@ _PART = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+@=-]*")
 def content(sha256: str) -> str:
     """Where a file of the rank lies, by its content."""
     return f"{FILES}/{sha256}"
+
+
+def folders_of(names: Iterable[str]) -> set[str]:
+    """All that a capsule with files of these names may have."""
+    with_files = {PurePosixPath(name.rpartition("/")[0]) for name in names}
+    return {*FOLDERS, *(str(folder) for within in with_files for folder in (within, *within.parents))}
 
 
 def check_name(name: str) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from prismdbg.capsule.capsule_dir import Capsule
-from prismdbg.capsule.files import Place, RankFile, content_path, read_files
+from prismdbg.capsule.files import Place, RankFile, read_content, read_files, read_text
 from prismdbg.dap.arguments import Arguments
 from prismdbg.dap.handles import Handles
 from prismdbg.errors import CapsuleError, PrismError, UsageError
@@ -72,10 +72,10 @@ class Sources:
     def _is_here(self, path: str) -> bool:
         """This machine has the same file at the same path."""
         try:
-            here = Path(path)
-            if not here.is_file() or here.stat().st_size > MAX_SOURCE_BYTES:
+            here, file = Path(path), self._inside[path]
+            if not here.is_file() or not here.stat().st_size == file.size_bytes <= MAX_SOURCE_BYTES:
                 return False
-            return here.read_bytes() == content_path(self._capsule, self._inside[path]).read_bytes()
+            return here.read_bytes() == read_content(self._capsule, file)
         except OSError:
             return False
 
@@ -84,7 +84,7 @@ class Sources:
         if file.size_bytes > MAX_SOURCE_BYTES:
             raise UsageError(f"{path} has {file.size_bytes} bytes; at most {MAX_SOURCE_BYTES} are shown")
         try:
-            return content_path(self._capsule, file).read_text(errors="replace")
+            return read_text(self._capsule, file)
         except OSError as error:
             raise CapsuleError(f"{path} cannot be read from the capsule: {error.strerror}") from None
 

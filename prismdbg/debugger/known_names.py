@@ -6,15 +6,17 @@ import re
 from collections.abc import Sequence
 
 from prismdbg.capsule.capsule_dir import Capsule
-from prismdbg.capsule.files import Place, RankFile, content_path, read_files
+from prismdbg.capsule.files import Place, RankFile, read_files, read_text
 from prismdbg.capsule.log.events import RankLog
 from prismdbg.errors import PrismError
+from prismdbg.jobs.storage.verify import require_named_files
 from prismdbg.log.rank_log import read_log
 from prismdbg.model.collective import Collective
 from prismdbg.model.frame import is_program
 from prismdbg.session.known import NOTHING, Known
 
 DEEP = 48  # frames that are recorded at most: of a deeper stack the outer ones are not known
+MOST_SOURCE_BYTES = 64 << 20
 _WORD = re.compile(r"[^\W\d]\w*")
 _EVERYTHING = re.compile(r"^[ \t\f]*+from[ \t]++\S++[ \t]++import[ \t]*+\*", re.MULTILINE)
 
@@ -38,6 +40,12 @@ def known_names(capsule: Capsule) -> Known:
         return NOTHING
 
 
+def known_before_start(capsule: Capsule) -> Known:
+    """As `known_names`, of a capsule that was not verified. `CapsuleError` where its files are not those it lists."""
+    require_named_files(capsule)
+    return known_names(capsule)
+
+
 def _lines(calls: Sequence[Collective], first: int = 0) -> frozenset[tuple[str, int]]:
     """Of the calls from record `first` on."""
     if any(len(record.frames) >= DEEP for record in calls):
@@ -49,14 +57,16 @@ def _lines(calls: Sequence[Collective], first: int = 0) -> frozenset[tuple[str, 
 
 
 def _words(capsule: Capsule, log: RankLog, sources: list[RankFile]) -> frozenset[str] | None:
-    """None where some of the program's source is not here, or takes names from elsewhere."""
+    """None where some of the program's source is not here, takes names from elsewhere, or is too much to look at."""
     inside = {file.path for file in sources if file.place is Place.INSIDE}
     ran = {path for path, _ in _lines(log.collectives)}
     if not ran or not ran <= inside or any(file.place is not Place.INSIDE for file in sources):
         return None
+    if sum(file.size_bytes for file in sources) > MOST_SOURCE_BYTES:
+        return None
     words: set[str] = set()
     for file in sources:
-        text = content_path(capsule, file).read_text(errors="replace")
+        text = read_text(capsule, file)
         if _EVERYTHING.search(text):
             return None
         words.update(_WORD.findall(text))

@@ -5,7 +5,8 @@ What enforces them:
 - Docker: the engine's cgroup (memory without swap, PIDs), and the size of /dev/shm.
 - local and plain: a cgroup of prismdbg's own, version 1 or 2, where this user may make one (`runtime.cgroup`);
   otherwise the kernel's limits of each single process (data; processes of the user), which do not bound their sum.
-- local: the layers that take the rank's writes, and /dev/shm, are file systems in memory of a bounded size.
+- local: the layers that take the rank's writes, the root and /dev/shm are file systems in memory of a bounded size;
+  without a cgroup they divide the limit of memory.
 - everywhere: no file grows beyond the disk limit (RLIMIT_FSIZE), and the starter ends a replay whose own folder holds
   more. What a container writes into its own layer is bounded file by file only, and a plain process' files likewise.
 """
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from prismdbg.errors import RuntimeFailure
@@ -37,6 +38,10 @@ class Limits:
     shared_bytes: int
     disk_bytes: int
     recorded_bytes: int = 0
+
+    def without_group(self) -> Limits:
+        """For a place whose file systems in memory nothing else bounds together: others need room beside /dev/shm."""
+        return replace(self, shared_bytes=min(self.shared_bytes, self.memory_bytes // 2))
 
     def text(self, name: str) -> str:
         """The limit of this name, as it is typed."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from prismdbg.capsule.transfer import data_parts
 from prismdbg.errors import CapsuleError, RankLost
 from prismdbg.runtime.foreign_files import open_folder, open_regular, read_at, remove
 from prismdbg.runtime.spec import OUTPUT
@@ -69,6 +71,7 @@ class RankFolder:
         self.path = path
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._fd = open_folder(path)
+        self._copy: Path | None = None
         self.output = Output(self._new_output())
 
     def renew(self) -> None:
@@ -113,7 +116,8 @@ class RankFolder:
 
     def copied(self, name: str, into: Path) -> Path:
         """A copy, in `into`, of the files in its folder `name`, for those who map what they read: the rank could cut a
-        file of its own short under them. What was copied before and is not the newest of its kind is not copied again.
+        file of its own short under them. What was copied before and is not the newest of its kind is not copied again;
+        only the last copy is kept.
 
         `CapsuleError` where it holds anything but regular files, or too much. name: as the rank gave it."""
         target = into / name
@@ -125,14 +129,26 @@ class RankFolder:
             folder = open_folder(name, self._fd)
         except (OSError, ValueError) as error:
             raise CapsuleError(f"the rank wrote no trace into {name!r}: {error}", hint="run it again") from error
+        if target != self._copy:
+            self._drop_copy()
+        self._copy = target
         try:
             target.mkdir(parents=True, exist_ok=True)
             _copy_files(folder, target)
         except OSError as error:
+            self._drop_copy()
             raise CapsuleError(f"the trace {name!r} of the rank cannot be read: {error}") from error
+        except CapsuleError:
+            self._drop_copy()
+            raise
         finally:
             os.close(folder)
         return target
+
+    def _drop_copy(self) -> None:
+        if self._copy is not None:
+            shutil.rmtree(self._copy, ignore_errors=True)
+            self._copy = None
 
     def close(self) -> None:
         self.output.close()
@@ -151,7 +167,10 @@ def _copy_files(folder: int, target: Path) -> None:
     names = sorted(os.listdir(folder))
     if len(names) > MAX_FILES:
         raise CapsuleError(f"the rank wrote {len(names)} files, but a trace has at most {MAX_FILES}")
+    for gone in {path.name for path in target.iterdir()} - set(names):
+        (target / gone).unlink()
     left_bytes = MAX_COPIED_BYTES
+    room_bytes = shutil.disk_usage(target).free // 4 * 3  # often in memory, which others need, too
     newest = {name.partition(".")[0]: name for name in names}
     for name in names:
         descriptor = open_regular(name, folder)
@@ -162,7 +181,7 @@ def _copy_files(folder: int, target: Path) -> None:
                 raise CapsuleError(f"the rank wrote a trace of more than {MAX_COPIED_BYTES >> 30} GiB")
             is_done = name not in newest.values() and _size_of(target / name) == size_bytes
             if not is_done:
-                _copy(descriptor, target / name, size_bytes)
+                room_bytes -= _copy(descriptor, target / name, size_bytes, room_bytes)
         finally:
             os.close(descriptor)
 
@@ -171,13 +190,22 @@ def _size_of(path: Path) -> int:
     return path.stat().st_size if path.exists() else -1
 
 
-def _copy(source: int, to: Path, size_bytes: int) -> None:
-    """A new file each time: an earlier copy may still be mapped."""
+def _copy(source: int, to: Path, size_bytes: int, room_bytes: int) -> int:
+    """How many bytes are not holes, which stay holes. A new file each time: an earlier copy may still be mapped."""
     to.unlink(missing_ok=True)
+    written = 0
     with to.open("xb") as file:
-        offset = 0
-        while offset < size_bytes:
-            done = os.sendfile(file.fileno(), source, offset, size_bytes - offset)
-            if not done:
-                break
-            offset += done
+        for start, stop in data_parts(source):
+            stop = min(stop, size_bytes)
+            written += max(stop - start, 0)
+            if written > room_bytes:
+                raise CapsuleError(f"the rank's trace does not fit into {to.parent}", hint="free some space there")
+            _copy_part(source, file.fileno(), start, stop)
+        file.truncate(size_bytes)
+    return written
+
+
+def _copy_part(source: int, to: int, start: int, stop: int) -> None:
+    os.lseek(to, start, os.SEEK_SET)
+    while start < stop and (done := os.sendfile(to, source, start, stop - start)):
+        start += done

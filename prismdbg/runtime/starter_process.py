@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterable
+from dataclasses import replace
 
 from prismdbg.model.exit_code import as_shell
 from prismdbg.runtime.cgroup import Group, group_name, make_group
@@ -70,6 +71,8 @@ def start_process(
     """Starts the starter, in a control group where this user may make one."""
     spec.deadline.require(f"the preparation of {spec.name}")
     group = make_group(group_name(spec.session), spec.limits)
+    if group is None and isolation is Isolation.NAMESPACES:
+        spec = replace(spec, limits=spec.limits.without_group())
     try:
         write_spec(spec, isolation, binds=binds, files=files, seen=seen, group=group)
         return _started(spec, kind, group)

@@ -78,7 +78,7 @@ def visible(environment: Environment | None, python: str, *, laid: Iterable[str]
     files: dict[str, Known] = {}
     links: dict[str, str] = {}
     for file in environment.files if environment is not None else _interpreter(python):
-        _sort(file.path, folders, files, links)
+        _sort(file, folders, files, links)
     for path in SYSTEM:
         if path_kind.is_link(path):
             links[path] = str(Path(path).readlink())
@@ -207,7 +207,10 @@ def _homes() -> frozenset[str]:
     return frozenset({user.pw_dir.rstrip("/") for user in pwd.getpwall()} | {str(home())})
 
 
-def _sort(path: str, folders: set[str], files: dict[str, Known], links: dict[str, str]) -> None:
+def _sort(file: InstalledFile, folders: set[str], files: dict[str, Known], links: dict[str, str]) -> None:
+    """A library that is in no installation and has changed since the capture is passed over, as a missing one is: its
+    owner may keep it from others."""
+    path = file.path
     require_outside_kernel(path)
     if _is_in_system(path) or path.startswith("/etc/"):
         return
@@ -216,8 +219,15 @@ def _sort(path: str, folders: set[str], files: dict[str, Known], links: dict[str
     elif path_kind.is_link(path):
         links[path] = str(Path(path).readlink())
     elif os.path.lexists(path):
+        real = _real_path(path)
         with open_installed(path) as content:
-            files[path] = known_of(content, _real_path(path))
+            if _is_installed(real) or _is_unchanged(content, file):
+                files[path] = known_of(content, real)
+
+
+def _is_unchanged(content: BinaryIO, file: InstalledFile) -> bool:
+    now = os.fstat(content.fileno())
+    return (stat.S_IMODE(now.st_mode), now.st_size, now.st_mtime_ns) == (file.mode, file.size_bytes, file.mtime_ns)
 
 
 def _is_in_system(path: str) -> bool:

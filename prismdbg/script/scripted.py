@@ -12,7 +12,7 @@ from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.log.coverage import capsule_span
 from prismdbg.debugger.debugger import Debugger, Settings, debug
 from prismdbg.debugger.driver import RUNNING
-from prismdbg.debugger.known_names import known_names
+from prismdbg.debugger.known_names import known_before_start
 from prismdbg.debugger.time_travel import Travel, open_travel
 from prismdbg.errors import PrismError, UsageError, WaitTimeout
 from prismdbg.jobs.replay import compare
@@ -176,7 +176,7 @@ def run_scripted(request: ReplayRequest, script: Script, result: Scripted, *, bo
     began = time.monotonic()
     check_span(script, request.capsule)
     free = request.may_depart or bool(script.peers)  # then what the record knows may not be all that there will be
-    check_names(script, NOTHING if free else known_names(request.capsule))
+    check_names(script, NOTHING if free else known_before_start(request.capsule))
     peers = tuple(_to_json(assumed) for assumed in script.peers)
     deadline = Deadline.after(bound_s)
     if script.time_limit.value <= bound_s:

@@ -31,7 +31,13 @@ TEMPLATE = re.compile(
 _SHAPES: tuple[tuple[str, str, re.Pattern[str]], ...] = tuple(
     (what, hint, re.compile(pattern))
     for what, hint, pattern in (
-        ("password in a URL", "://", r"://[^/\s:@'\"]*:([^/\s@'\"]+)@"),
+        (
+            "password in a URL",
+            "://",
+            # It may hold a slash, if what stands before it is no port, and ends at the last @ before the path.
+            r"://[^/\s:@'\"]*:((?:[^/\s@'\"]+|(?!(?:\d{1,5}[/?#,]|\$\w+/))[^/\s@'\"](?:(?!://)[^\s@'\"])*+)"
+            r"(?:@[^/?#{}<>\s@'\"]+)*)@",
+        ),
         ("token in a URL", "://", r"://([A-Za-z0-9_-]{20,})@"),
         (
             "signature or token in a URL",

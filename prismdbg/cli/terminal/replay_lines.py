@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 
 from prismdbg.cli.terminal.lines_of_rank import by_lines
-from prismdbg.debugger.known_names import known_names
+from prismdbg.debugger.known_names import known_before_start
 from prismdbg.debugger.time_travel import open_travel
 from prismdbg.errors import UsageError
 from prismdbg.jobs.replay.replay import ReplayRequest, Say
@@ -56,6 +56,6 @@ def read_lines(name: str) -> Lines:
 
 def replay_lines(request: ReplayRequest, lines: Lines, *, bound_s: float, say: Say) -> int:
     """The exit code says what came of it: a line that could not be carried out makes it a failure."""
-    lines.check(cache(lambda: known_names(request.capsule)))
+    lines.check(cache(lambda: known_before_start(request.capsule)))
     with open_travel(request, say) as travel:
         return by_lines(travel, [text for _, text in lines.numbered], bound_s=bound_s, echo=True, strict=True)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from prismdbg.capsule.capsule_dir import Capsule
-from prismdbg.capsule.files import Place, content_path, read_files
+from prismdbg.capsule.files import Place, RankFile, read_files, read_text
 from prismdbg.capsule.manifest import Origin
 from prismdbg.errors import PrismError
 from prismdbg.protocol.client import AgentClient
@@ -64,7 +63,7 @@ def facts_of(story: Message, capsule: Capsule, now: Mapping[str, str]) -> Facts:
             *(f"torch on {kind}" for kind in capsule.manifest.device_kinds if kind != "cpu"),
         ),
         has_root_of_seeds=UNSEEDED in seeds,
-        calls=source_calls({file.path: _text(content_path(capsule, file)) for file in sources[:MOST_SOURCES]}),
+        calls=source_calls({file.path: _text(capsule, file) for file in sources[:MOST_SOURCES]}),
     )
 
 
@@ -93,8 +92,8 @@ def _names(rank: Mapping[str, Any], name: str) -> tuple[str, ...]:
     return tuple(str(word) for word in found) if isinstance(found, list) else ()
 
 
-def _text(path: Path) -> str:
+def _text(capsule: Capsule, file: RankFile) -> str:
     try:
-        return path.read_text(errors="replace")
+        return read_text(capsule, file)
     except OSError:
         return ""

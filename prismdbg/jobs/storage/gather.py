@@ -163,6 +163,8 @@ def _add(whole: RunFolder, other: RunFolder, first: str, source: str) -> None:
 
 
 def _unite(source: Path, target: Path, first: str, name: str) -> None:
+    if target.exists() and not target.is_dir():
+        raise UsageError(f"{target.name} of {first} is not a folder", hint="remove it there, or leave this node out")
     target.mkdir(exist_ok=True, mode=0o700)
     for path in source.iterdir():
         if not (target / path.name).exists():

@@ -215,10 +215,10 @@ def _read_archive(file: BinaryIO, source: Path, folder: Path, limits: Limits, pr
         for name in layout.FOLDERS:
             (folder / name).mkdir(mode=0o700)
         transfer.write_new(folder / layout.MANIFEST, data)
-        missing = set(manifest.files)
+        missing, folders = set(manifest.files), layout.folders_of(manifest.files)
         for member in archive.members():
             if member.is_folder:
-                _check_folder(source, member, manifest)
+                _check_folder(source, member, folders)
                 continue
             _write_member(archive, member, manifest, folder, progress)
             missing.discard(member.name)
@@ -248,9 +248,8 @@ def _check_total(source: Path, manifest: Manifest, packed_bytes: int, folder: Pa
         )
 
 
-def _check_folder(source: Path, member: Member, manifest: Manifest) -> None:
-    inside = member.name + "/"
-    if member.name not in layout.FOLDERS and not any(name.startswith(inside) for name in manifest.files):
+def _check_folder(source: Path, member: Member, folders: set[str]) -> None:
+    if member.name not in folders:
         raise CapsuleError(
             f"{source} contains the folder {member.name!r}, which does not belong to a capsule",
             hint="fetch the archive again: this copy was altered",

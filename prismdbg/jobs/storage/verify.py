@@ -176,7 +176,7 @@ def _missing_parts(manifest: Manifest) -> Iterator[Finding]:
 
 def _tree(capsule: Capsule, check: Callable[[Path, str, FileEntry], Iterator[Finding]]) -> Iterator[Finding]:
     """Every file is one that the manifest names, plain, and as `check` finds it; nothing else is there."""
-    folders = _folders(capsule.manifest)
+    folders = layout.folders_of(capsule.manifest.files)
     seen: set[str] = set()
     unread: list[OSError] = []
     for entry in entries(capsule.path, unread.append):
@@ -200,12 +200,6 @@ def _tree(capsule: Capsule, check: Callable[[Path, str, FileEntry], Iterator[Fin
         yield Finding(Severity.FATAL, str(error.filename)[-80:], f"cannot be read: {error.strerror}")
     for name in sorted(capsule.manifest.files.keys() - seen):
         yield Finding(Severity.FATAL, name, "is missing")
-
-
-def _folders(manifest: Manifest) -> set[str]:
-    """All that a capsule may have."""
-    with_files = {PurePosixPath(name.rpartition("/")[0]) for name in manifest.files}
-    return {*layout.FOLDERS, *(str(folder) for within in with_files for folder in (within, *within.parents))}
 
 
 def _size(path: Path, name: str, wanted: FileEntry) -> Iterator[Finding]:

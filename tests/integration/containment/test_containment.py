@@ -451,7 +451,10 @@ def _limits(found: dict[str, Any], most: Limits, group: dict[str, int], *, in_co
         yield "cgroup of the container" if in_container else "cgroup"
     elif (own["data"], own["processes"]) == (most.memory_bytes, most.processes):
         yield "each process"
-    if sizes["/dev/shm"] == shared:
+        shared = -(-most.without_group().shared_bytes // page)
+        if sizes["/dev/shm"] == shared and sum(sizes.values()) <= memory + len(sizes):
+            yield "memory file systems"
+    if group and sizes["/dev/shm"] == shared:
         yield "memory file systems" if sizes["/"] == memory else "/dev/shm"
     if own["file size"] == most.disk_bytes:
         yield "file size"

@@ -54,6 +54,16 @@ for number in range(64):
     with open(f"{folder}/{number}", "wb") as file:
         file.write(bytes(4 << 20))
 """
+IN_A_CLOSED_FOLDER = """
+import os
+inner = f"{folder}/closed"
+os.mkdir(inner)
+files = [open(f"{inner}/{number}", "wb") for number in range(64)]
+os.chmod(inner, 0)
+for file in files:
+    file.write(bytes(4 << 20))
+    file.flush()
+"""
 HIDDEN_FILES = """
 import os, sys
 sys.held = held = []
@@ -133,9 +143,10 @@ def test_no_file_grows_beyond_the_disk_limit(small: Small) -> None:
     assert (spec.session / RANK / "large").stat().st_size <= SMALL.disk_bytes
 
 
-def test_its_folder_holds_only_so_much(small: Small) -> None:
+@pytest.mark.parametrize("code", [MANY_FILES, IN_A_CLOSED_FOLDER], ids=["open", "closed"])
+def test_its_folder_holds_only_so_much(small: Small, code: str) -> None:
     _, spec, socket, rank = small
-    _attempts(socket, MANY_FILES, folder=str(spec.session / RANK))
+    _attempts(socket, code, folder=str(spec.session / RANK))
     with pytest.raises(LimitReached, match="limit of disk: 64MiB") as reached:
         rank.wait(30)
     assert "--limit-disk" in reached.value.hint

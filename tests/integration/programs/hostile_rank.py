@@ -341,7 +341,7 @@ def confinement() -> dict[str, object]:
     found["users"] = users["Uid"] + users["Gid"]
     found["uid_map"] = Path("/proc/self/uid_map").read_text().split()
     found["limits"] = {name: resource.getrlimit(kind)[1] for name, kind in LIMITED.items()}
-    found["sizes"] = {path: os.statvfs(path).f_blocks * os.statvfs(path).f_frsize for path in ("/", "/dev/shm")}
+    found["sizes"] = {path: os.statvfs(path).f_blocks * os.statvfs(path).f_frsize for path in ("/", "/dev/shm", "/usr")}
     return found
 
 

@@ -76,6 +76,12 @@ def test_a_number_under_the_name_of_a_secret(name: str, value: str) -> None:
         ("LS_COLORS", "rs=0:di=01;34"),
         ("HTTP_PROXY", "http://proxy:3128"),
         ("URL", "https://host/path:with@signs"),
+        ("URL", "http://proxy:3128/simple/x@1.0"),
+        ("URL", "http://proxy:80?at=/x@y"),
+        ("URL", "http://proxy:$PORT/x@y"),
+        ("URL", "mongodb://a:27017,b:27017/db@x"),
+        ("URL", "git+ssh://git@host:org/repo.git@v1"),
+        ("URL", "file://C:/data/x@y"),
         ("HF_TOKEN", ""),
         ("SSL_CERT_FILE", "/etc/ssl/certs/ca-certificates.crt"),
         ("SSL_CERT_DIR", "/etc/ssl/certs"),
@@ -130,6 +136,7 @@ def test_what_a_replay_needs(name: str, value: str) -> None:
         "https://user:hunter2@host/path",
         "postgresql://me:pw@db:5432/x",
         "redis://:pw@host",
+        "postgresql://app:Ab3/x9Zq+1@db/optuna",
         "AKIA" + "A1" * 8,
         "ghp_" + "a1" * 18,
         "github_pat_" + "a1_" * 12,
@@ -280,6 +287,20 @@ TOKEN = "tok" + "4f9A" * 6
 def test_a_text_is_redacted_by_the_names_in_it(text: str) -> None:
     shown = redact_text(text)
     assert TOKEN not in shown and REDACTED in shown
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("https://me:hun@ter22x@git.host/r", f"https://me:{REDACTED}@git.host/r"),
+        ("https://me:hun/t@er22x@git.host/r@v1", f"https://me:{REDACTED}@git.host/r@v1"),
+        ("https://me:hunter2@host/path@v1?x=@y", f"https://me:{REDACTED}@host/path@v1?x=@y"),
+        ("https://me:hunter2@host?x={y}@z", f"https://me:{REDACTED}@host?x={{y}}@z"),
+        ("http://a:b/c://me:hunter2@host", f"http://a:b/c://me:{REDACTED}@host"),
+    ],
+)
+def test_a_password_in_a_url_is_hidden_whole_and_nothing_else(text: str, kept: str) -> None:
+    assert redact_text(text) == kept
 
 
 @pytest.mark.parametrize(

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from capsules import MANIFEST, RANK
+from disk_space import files_of_any_size
 
 from prismdbg.capsule import layout
 from prismdbg.capsule.capsule_dir import Capsule, CapsuleWriter
-from prismdbg.capsule.files import add_files
+from prismdbg.capsule.files import add_files, content_path, read_files
+from prismdbg.cli.terminal.replay_lines import Lines, replay_lines
 from prismdbg.debugger import known_names as module
 from prismdbg.debugger.known_names import DEEP, known_names
 from prismdbg.errors import CapsuleError
+from prismdbg.jobs.replay.replay import ReplayRequest
 from prismdbg.model.collective import Frame, Group
+from prismdbg.script.reader import read
+from prismdbg.script.scripted import Scripted, run_scripted
 from prismdbg.session.known import NOTHING, Known
 
 TORCH = "/usr/lib/python3/dist-packages/torch/distributed/c10d.py"
@@ -96,3 +103,58 @@ def test_a_capsule_that_cannot_be_read_knows_nothing(tmp_path: Path, monkeypatch
         capsule = writer.finish(MANIFEST)
     monkeypatch.setattr(module, "read_log", damaged)
     assert known_names(capsule) == NOTHING
+
+
+def fifo(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def link(path: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
+def hole(path: Path) -> None:
+    with files_of_any_size(), path.open("wb") as file:
+        file.truncate(1 << 40)
+
+
+@pytest.mark.parametrize("replace", [fifo, link, hole])
+def test_source_that_is_no_file_of_its_size_is_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: Path, replace: Callable[[Path], None]
+) -> None:
+    assert known(tmp_path, monkeypatch, [program], (str(program), 2)).words is not None
+    capsule = Capsule.open(tmp_path / "capsule")
+    content = content_path(capsule, read_files(capsule)[0])
+    content.unlink()
+    replace(content)
+    assert known_names(capsule).words is None
+
+
+def test_of_very_much_source_the_words_are_not_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: Path
+) -> None:
+    monkeypatch.setattr(module, "MOST_SOURCE_BYTES", 10)
+    assert known(tmp_path, monkeypatch, [program], (str(program), 2)).words is None
+
+
+def unsaid(_: str) -> None:
+    return None
+
+
+@pytest.mark.parametrize("replace", [fifo, link, hole])
+@pytest.mark.parametrize("way", ["script", "lines"])
+def test_a_replay_looks_at_no_source_of_a_capsule_with_other_files_than_it_lists(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: Path, replace: Callable[[Path], None], way: str
+) -> None:
+    known(tmp_path, monkeypatch, [program], (str(program), 2))
+    capsule = Capsule.open(tmp_path / "capsule")
+    content = content_path(capsule, read_files(capsule)[0])
+    content.unlink()
+    replace(content)
+    request = ReplayRequest(capsule=capsule)
+    with pytest.raises(CapsuleError, match=r"special file|expected"):
+        if way == "lines":
+            replay_lines(request, Lines("commands", ((1, "break if loss > 1"),)), bound_s=2.0, say=unsaid)
+        else:
+            script = read(b"forbid: [{name: no loss, on: collective, when: loss > 1}]", "checks.yaml")
+            run_scripted(request, script, Scripted(), bound_s=2.0, say=unsaid)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from counting import short_folder
@@ -139,6 +141,48 @@ def test_a_trace_is_copied_before_it_is_read(own: RankFolder, tmp_path: Path) ->
     (trace / "memory.1.seg").write_bytes(b"\2" * 1000)
     assert own.copied("trace", tmp_path) == copy
     assert (copy / "memory.1.seg").read_bytes() == b"\2" * 1000
+
+
+def taken_bytes(folder: Path) -> int:
+    return sum(path.stat().st_blocks * 512 for path in folder.rglob("*") if path.is_file())
+
+
+def test_holes_of_a_trace_take_no_room(own: RankFolder, tmp_path: Path) -> None:
+    (own.path / "trace").mkdir()
+    with (own.path / "trace" / "memory.0.seg").open("wb") as file:
+        file.write(b"begin")
+        file.seek(1 << 30)
+        file.write(b"end")
+    copy = own.copied("trace", tmp_path) / "memory.0.seg"
+    assert taken_bytes(tmp_path) < 1 << 20
+    with copy.open("rb") as file:
+        assert file.read(8) == b"begin\0\0\0"
+        file.seek(1 << 30)
+        assert file.read() == b"end"
+
+
+def test_only_what_the_rank_has_now_is_kept_as_a_copy(own: RankFolder, tmp_path: Path) -> None:
+    for name in ("trace", "trace.1"):
+        (own.path / name).mkdir()
+        (own.path / name / "memory.0.seg").write_bytes(b"x" * 1000)
+    first = own.copied("trace", tmp_path)
+    second = own.copied("trace.1", tmp_path)
+    assert not first.exists()
+    (own.path / "trace.1" / "memory.0.seg").rename(own.path / "trace.1" / "memory.1.seg")
+    own.copied("trace.1", tmp_path)
+    assert [path.name for path in second.iterdir()] == ["memory.1.seg"]
+
+
+def test_a_trace_that_would_fill_the_disk_is_refused_and_nothing_of_it_stays(
+    own: RankFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (own.path / "trace").mkdir()
+    for number in range(3):
+        (own.path / "trace" / f"memory.{number}.seg").write_bytes(b"x" * 1000)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=3000))
+    with pytest.raises(CapsuleError, match="does not fit"):
+        own.copied("trace", tmp_path)
+    assert taken_bytes(tmp_path) == 0
 
 
 @pytest.mark.parametrize("replace", [link, fifo, folder, sparse], ids=lambda f: f.__name__)

@@ -6,7 +6,9 @@ import io
 import os
 import sys
 import tarfile
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -59,6 +61,16 @@ def test_a_library_that_was_built_elsewhere_is_shown_alone(tmp_path: Path) -> No
     library.write_bytes(b"\x7fELF and more")
     assert str(library) in visible(listed(library), "").files
     assert visible(listed(library), "", laid=[str(library)]).files == {}
+
+
+@pytest.mark.parametrize("change", [{"size_bytes": 99}, {"mtime_ns": 1}, {"mode": 0o700}])
+def test_a_library_that_is_not_the_one_of_the_capture_is_not_shown(tmp_path: Path, change: dict[str, Any]) -> None:
+    library = tmp_path / "tool"
+    library.write_bytes(b"\x7fELF and more")
+    library.chmod(0o755)
+    (file,) = listed(library).files
+    assert visible(of_files([file]), "").files.keys() == {str(library)}
+    assert visible(of_files([replace(file, **change)]), "").files == {}
 
 
 def test_a_core_dump_is_no_library(tmp_path: Path) -> None:

@@ -9,6 +9,8 @@ import re
 import resource
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,7 @@ from starter_parts import starter_parts
 from waiting import wait_for
 
 from prismdbg.capsule.exact_file import known
+from prismdbg.runtime.limits import Limits
 from prismdbg.runtime.starter_spec import starter_file
 
 OWNER = (os.getuid(), os.getgid())
@@ -163,6 +166,52 @@ def test_a_restored_process_that_could_take_more_does_not_run(
     spec = {"limits": {"disk_bytes": 100, "events": [], "in_container": True}}
     with contextlib.nullcontext() if is_enough else pytest.raises(PermissionError):
         starter.limit_restored(spec, [8, 7])
+
+
+@pytest.mark.parametrize("shared", [1 << 30, 100 << 20])
+def test_without_a_group_memory_file_systems_are_no_larger_together_than_the_limit(starter: Any, shared: int) -> None:
+    most = Limits(memory_bytes=1 << 30, processes=1, shared_bytes=shared, disk_bytes=1).without_group()
+    limits = {"memory_bytes": most.memory_bytes, "shared_bytes": most.shared_bytes, "events": []}
+    layers, root = starter.layer_and_root_bytes(limits)
+    assert layers + root + most.shared_bytes == most.memory_bytes and most.shared_bytes == min(shared, 1 << 29)
+    assert root > layers > 100 << 20
+    assert starter.layer_and_root_bytes({**limits, "events": ["of the group"]}) == (1 << 30, 1 << 30)
+
+
+def test_a_full_root_is_the_limit_of_memory_which_gives_it_its_size(
+    starter: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.modules[starter.Met.__module__], "is_full", lambda path: path == "/")
+    met = starter.Met({"isolation": "namespaces", "limits": {"events": [], "in_container": False}})
+    assert met.names(1) == ["memory"]
+
+
+@contextmanager
+def as_an_owner_without_rights() -> Iterator[None]:
+    """As the starter in a container: root's way past the modes of files is gone."""
+    me = os.geteuid()
+    try:
+        if me == 0:
+            os.seteuid(65534)
+        yield
+    finally:
+        os.seteuid(me)
+
+
+@pytest.mark.parametrize("mode", [0o700, 0o000, 0o400, 0o100])
+@pytest.mark.parametrize("name", ["folder", "folder/inner"])
+def test_a_folder_that_the_rank_closes_is_no_place_to_hide(starter: Any, tmp_path: Path, mode: int, name: str) -> None:
+    inner = tmp_path / "folder" / "inner"
+    inner.mkdir(parents=True)
+    (inner / "file").write_bytes(bytes(1 << 20))
+    for path in (inner.parent, inner, inner / "file"):
+        os.chown(path, 65534 if os.geteuid() == 0 else -1, -1)
+    opened = os.open(tmp_path / "folder", os.O_RDONLY)
+    (tmp_path / name).chmod(mode)
+    with as_an_owner_without_rights():
+        used = starter.used_bytes(opened)
+    os.close(opened)
+    assert used >= 1 << 62 if mode != 0o700 else 1 << 20 <= used < 2 << 20
 
 
 def test_pid_1_cannot_be_given_again(starter: Any) -> None:

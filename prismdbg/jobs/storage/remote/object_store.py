@@ -19,7 +19,8 @@ from typing import Annotated, Any, NotRequired, TypedDict
 
 from prismdbg.capsule import checked_json
 from prismdbg.capsule.checked_json import Count, Word
-from prismdbg.capsule.transfer import hash_file
+from prismdbg.capsule.exact_file import open_real
+from prismdbg.capsule.transfer import create, hash_file
 from prismdbg.errors import CapsuleError, FacilityError, PrismError, UsageError
 from prismdbg.jobs.storage.inner_links import is_below_link, leads_inside
 from prismdbg.jobs.storage.remote.fetched_cache import cache_folder, fetching, is_whole, require_room
@@ -30,6 +31,7 @@ from prismdbg.model.sizes import size
 PROTOCOLS = ("s3", "gs", "az", "abfs", "memory", "file")
 SIGNATURE_SUFFIX = ".sig"
 MOST_FILES = 200_000
+PART_BYTES = 64 << 20  # of one request
 LISTED = ".prismdbg-files.json"
 UPLOAD = ".prismdbg-upload.json"  # there from an upload's start to its end
 _ADDRESS = re.compile(r"([a-z0-9]+)://(.*)", re.DOTALL)
@@ -116,6 +118,11 @@ def _listing(address: Address, system: Any, root: str, *, is_file: bool) -> dict
     for path, about in found.items():
         name = path.rpartition("/")[2] if is_file else path.removeprefix(root).lstrip("/")
         _require_plain(address, name)
+        if not is_file and (about.get("islink") or about.get("type", "file") != "file"):
+            raise CapsuleError(
+                f"{address.text}: {name} is not a regular file",
+                hint="give a path of this machine, or fetch it by other means",
+            )
         tag = about.get("ETag") or about.get("etag") or about.get("mtime") or about.get("created") or ""
         there[name] = int(about.get("size") or 0), str(tag)
     return there
@@ -141,14 +148,28 @@ def _download(
     *,
     is_file: bool,
 ) -> None:
+    """Of each file no more than one byte beyond its listed size: another one may be there by now."""
+    source = root.rpartition("/")[0] if is_file else root
+    source = os.path.realpath(source) if "file" in system.protocol else source
     for name, (size_bytes, _) in there.items():
         path = target.with_name(name) if is_file else target / name
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        system.get_file(f"{root.rpartition('/')[0] if is_file else root}/{name}", str(path))
-        path.chmod(0o600)
-        if path.stat().st_size != size_bytes:
-            raise CapsuleError(f"{name} changed while it was fetched", hint="try again after the upload has ended")
+        with create(path) as out:
+            for start in range(0, size_bytes, PART_BYTES):
+                stop = start + PART_BYTES if start + PART_BYTES < size_bytes else size_bytes + 1
+                out.write(_part(system, f"{source}/{name}", start, stop))
+            if out.tell() != size_bytes:
+                raise CapsuleError(f"{name} changed while it was fetched", hint="try again after the upload has ended")
         fetched(size_bytes)
+
+
+def _part(system: Any, path: str, start: int, stop: int) -> bytes:
+    """Fewer bytes at the end of the file."""
+    if "file" not in system.protocol:
+        return bytes(system.cat_file(path, start=start, end=stop))
+    with open_real(path) as file:  # somebody may have put a link there since it was listed
+        file.seek(start)
+        return file.read(stop - start)
 
 
 def _verify(address: Address, target: Path, *, is_file: bool) -> None:

@@ -40,7 +40,7 @@ BEGINNINGS = [
     "machine ", "machine a login ", "-----BEGIN PRIVATE KEY-----", "-----BEGIN ", "$1$", "?sig=", "&key=",
     "curl -u a", "curl ", "curl -u=", "mysql -p ", "mysql ", "sshpass -p", " -pass pass:", "key-", "gh", "hf_",
     "dp.pt.", "hvs.", "A3T", "AC", "SK", "1234567890:", "A.b.", "bot1:", "https://discord.com/api/webhooks/",
-    "https://hooks.slack.com/services/T", "-us1",
+    "https://hooks.slack.com/services/T", "-us1", "://a:b/", "://a:b/c@", "://a:b@", "://a:@b",
     "--token ", "--token=", "--token\n", "--token - ", "'--token', '", "'--token','a',", "'--token',a=b,",
     '--token", ', "-pS3cretPw9", "-p", "token='", "token='\\'", 'token="""', "token='''\\", 'token=\\"', 'token=\\\\"',
     "token=`", "token=[", "token=['a',", "tokens=['token=[',", "token:\n- ", "token:\n- a\n", "token: - token:\n",

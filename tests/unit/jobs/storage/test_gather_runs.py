@@ -67,6 +67,18 @@ def test_a_job_without_folders_of_nodes_is_of_one_node(tmp_path: Path, capsys: p
 
 
 @needs_rsync
+@pytest.mark.parametrize("name", ["memory", "states", "capsules"])
+def test_a_node_with_a_file_for_a_folder_is_named(tmp_path: Path, name: str) -> None:
+    sources = [of_node(tmp_path, "n1", "0"), of_node(tmp_path, "n2", "1")]
+    shutil.rmtree(Path(sources[0]) / name, ignore_errors=True)
+    (Path(sources[0]) / name).write_text("no folder")
+    (Path(sources[1]) / name).mkdir(exist_ok=True)
+    with pytest.raises(UsageError, match=f"{name} of {sources[0]} is not a folder"):
+        gather(sources, tmp_path / "all", lambda _: None)
+    assert not (tmp_path / "all").exists()
+
+
+@needs_rsync
 def test_a_job_that_was_requeued_is_gathered_as_any_other(tmp_path: Path) -> None:
     """Each node's supervisor has begun the restart in its own RUN."""
     sources = [of_node(tmp_path, name, rank, f"{rank}.1") for name, rank in (("n1", "0"), ("n2", "1"))]

@@ -6,6 +6,7 @@ import fcntl
 import hashlib
 import json
 import os
+import resource
 import shutil
 import subprocess
 import sys
@@ -21,7 +22,7 @@ import pytest
 
 from prismdbg.errors import CapsuleError, FacilityError, UsageError
 from prismdbg.jobs.storage.job_nodes import node_states
-from prismdbg.jobs.storage.remote import fetched_cache, upload
+from prismdbg.jobs.storage.remote import fetched_cache, object_store, upload
 from prismdbg.jobs.storage.remote.object_store import LISTED, UPLOAD, Address, fetch
 from prismdbg.jobs.storage.remote.upload import push
 from prismdbg.jobs.storage.run_folder import RunFolder
@@ -150,6 +151,59 @@ def test_an_upload_goes_on_though_times_have_changed(is_older: bool, address: Ad
     with interrupted_after(99) as put_now:
         push(folder, address, said)
     assert len(put_now) == 1 and (fetch(address, said) / "run.json").stat().st_mtime == 1000
+
+
+def test_no_more_is_fetched_than_was_listed(address: Address, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(address, "a", b"small")
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    def listed(_: Address, __: str) -> None:
+        put(address, "a", bytes(8 << 20))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, limit[1]))  # a larger file is an error of the system
+
+    monkeypatch.setattr(object_store, "_require_plain", listed)
+    try:
+        with pytest.raises(CapsuleError, match="a changed while it was fetched"):
+            fetch(address, said)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+
+
+def test_a_file_is_fetched_in_parts(address: Address, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(object_store, "PART_BYTES", 10)
+    for size in (0, 9, 10, 11, 20, 25):
+        put(address, str(size), bytes(range(size)))
+    found = fetch(address, said)
+    assert all(path.read_bytes() == bytes(range(int(path.name))) for path in found.iterdir())
+
+
+@pytest.mark.parametrize("to", ["secret", "folder", "missing"])
+def test_a_link_in_a_folder_by_address_is_refused(tmp_path: Path, cache: Path, to: str) -> None:
+    (tmp_path / "secret").write_text("of the user")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "store").mkdir()
+    (tmp_path / "store" / "run.json").write_text("{}")
+    (tmp_path / "store" / "x").symlink_to(tmp_path / to)
+    with pytest.raises(CapsuleError, match="x is not a regular file"):
+        fetch(Address(f"file://{tmp_path}/store"), said)
+    assert not cache.exists() or not [path for path in cache.rglob("*") if path.is_file()]
+
+
+def test_a_link_put_in_place_of_a_listed_file_is_not_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "secret").write_text("{}")
+    (tmp_path / "real").mkdir()
+    (tmp_path / "store").symlink_to("real")
+    (tmp_path / "real" / "x").write_text("{}")
+
+    def listed(_: Address, __: str) -> None:
+        (tmp_path / "real" / "x").unlink()
+        (tmp_path / "real" / "x").symlink_to(tmp_path / "secret")
+
+    assert fetch(Address(f"file://{tmp_path}/store"), said), "the user's own name may be a link"
+    monkeypatch.setattr(object_store, "_require_plain", listed)
+    (tmp_path / "real" / "x").write_text("[]")
+    with pytest.raises(FacilityError, match="link"):
+        fetch(Address(f"file://{tmp_path}/store"), said)
 
 
 def test_what_changes_there_is_fetched_again(address: Address) -> None:
