@@ -73,11 +73,11 @@ def test_running_beyond_the_last_recorded_call_ends_in_the_verdict(lines: tuple[
 
 
 def test_the_recorded_frame_is_told_before_the_wait_is_over() -> None:
-    bench = Hanging(hang_s=0.04, bound_s=1.0)
+    bench = Hanging(hang_s=0.5, bound_s=20.0)
     bench.do("continue")
     texts = [stop_text.notice_text(notice) for notice in bench.told]
     (waits,) = [
-        n for n, text in enumerate(texts) if "rank 1 hung here, at /job/data.py:26 in load; waiting 0.04 s" in text
+        n for n, text in enumerate(texts) if "rank 1 hung here, at /job/data.py:26 in load; waiting 0.5 s" in text
     ]
     assert waits < texts.index(stop_text.notice_text(bench.verdicts()[0]))
 
