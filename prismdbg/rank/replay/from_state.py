@@ -25,6 +25,7 @@ from prismdbg.rank.debug.gate import Stop
 from prismdbg.rank.program.frames import program_frame
 from prismdbg.rank.program.isolation import ours
 from prismdbg.rank.recording import ddp_buckets, exception_hooks, random_state, restore_point
+from prismdbg.rank.recording.forward_hooks import ForwardHooks
 from prismdbg.rank.recording.plain_state import DTYPES, Unpacker, tensors_in
 from prismdbg.rank.recording.steps import COUNTER
 from prismdbg.rank.replay import recorded_clocks
@@ -89,7 +90,7 @@ class _Restorer:
             self._load(objects)
         _order_buckets(objects, snapshot, self._prologue)
         random_state.put_back(snapshot.random)
-        _at_first_forward(objects, snapshot)
+        _at_first_forward([*_modules(objects), *ddp_buckets.modules_of(objects.values())], snapshot)
         COUNTER.go_on_from(snapshot.step, by_hand=snapshot.by_hand)
         self._hold(objects, carried)
         return snapshot.step
@@ -185,20 +186,21 @@ def _parameters(thing: Any) -> list[torch.Tensor]:
     return [parameter for group in groups for parameter in group.get("params", ())]
 
 
-def _at_first_forward(objects: restore_point.Registered, snapshot: StateSnapshot) -> None:
+def _modules(objects: restore_point.Registered) -> list[torch.nn.Module]:
+    return [thing for thing in objects.values() if isinstance(thing, torch.nn.Module)]
+
+
+def _at_first_forward(modules: list[torch.nn.Module], snapshot: StateSnapshot) -> None:
     """What drew random numbers between the restore point and the first forward pass may have drawn others: an iterator
     that is made anew, for instance."""
     if snapshot.random_at_forward is None:
         return
-    hooks: list[Any] = []
 
-    def begun(*_: Any) -> None:
-        while hooks:
-            hooks.pop().remove()
+    def begun(_: torch.nn.Module) -> None:
+        hooks.remove()
         random_state.put_back(snapshot.random_at_forward)
 
-    modules = [thing for thing in objects.values() if isinstance(thing, torch.nn.Module)]
-    hooks += [module.register_forward_pre_hook(begun, prepend=True) for module in modules]
+    hooks = ForwardHooks(modules, begun)
 
 
 def _order_buckets(objects: restore_point.Registered, snapshot: StateSnapshot, prologue: Prologue) -> None:
