@@ -38,6 +38,7 @@ from prismdbg.rank.replay.unregistered import unregistered
 from prismdbg.settings.rank_config import RankConfig
 
 _SHOWN = 20
+_OPTIMIZER = torch.optim.Optimizer
 
 
 def begin_prologue(config: RankConfig, folder: Path, outcomes: RecordedOutcomes, stores: LoneStores) -> None:
@@ -124,6 +125,8 @@ class _Restorer:
             state = Unpacker(tensors.new, like).unpack(self._snapshot.objects[name])
             if state is not None:
                 thing.load_state_dict(state)
+                if isinstance(thing, torch.optim.Optimizer):
+                    _keep_types(thing, state)
 
     def _hold(self, objects: restore_point.Registered, carried: CarriedVariables) -> None:
         snapshot = self._snapshot
@@ -188,6 +191,21 @@ def _parameters(thing: Any) -> list[torch.Tensor]:
 
 def _modules(objects: restore_point.Registered) -> list[torch.nn.Module]:
     return [thing for thing in objects.values() if isinstance(thing, torch.nn.Module)]
+
+
+def _keep_types(optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:
+    """torch gives what an optimizer keeps of a parameter the parameter's type. One with a method of its own to load or
+    save may change it on purpose."""
+    kind = type(optimizer)
+    if (kind.load_state_dict, kind.state_dict) != (_OPTIMIZER.load_state_dict, _OPTIMIZER.state_dict):
+        return
+    saved = [number for group in state["param_groups"] for number in group["params"]]
+    for number, parameter in zip(saved, _parameters(optimizer), strict=True):
+        kept = optimizer.state.get(parameter, {})
+        for key, value in state["state"].get(number, {}).items():
+            cast = kept.get(key)
+            if isinstance(value, torch.Tensor) and isinstance(cast, torch.Tensor) and cast.dtype != value.dtype:
+                kept[key] = value.to(cast.device)
 
 
 def _at_first_forward(modules: list[torch.nn.Module], snapshot: StateSnapshot) -> None:

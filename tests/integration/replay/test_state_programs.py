@@ -20,7 +20,7 @@ ENVIRONMENT = plain_environment(PYTHONPATH=f"{ROOT / 'examples' / 'vendored'}:{E
 
 @pytest.mark.parametrize(
     ("program", "rank", "start", "end"),
-    [("stateful_nanogpt.py", 0, 9, 11), ("stateful_loader.py", 1, 12, 16)],
+    [("stateful_nanogpt.py", 0, 9, 12), ("stateful_loader.py", 1, 12, 16)],
     ids=["nanogpt", "torchdata"],
 )
 def test_it_goes_on_from_a_later_snapshot(program: str, rank: int, start: int, end: int, tmp_path: Path) -> None:

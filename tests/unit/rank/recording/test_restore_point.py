@@ -666,6 +666,31 @@ def test_a_snapshot_that_the_disk_does_not_take_is_left_out_alone(
     assert not job.recorder.windows, "payloads are kept as before"
 
 
+@pytest.mark.parametrize(
+    ("module", "limit", "says"),
+    [
+        ("state_snapshot", "MAX_JSON_BYTES", "the plain values of the registered objects take "),
+        (
+            "safetensors",
+            "MAX_HEADER_BYTES",
+            "the names and shapes of the tensors take 136 B, more than 64 B",
+        ),
+    ],
+)
+def test_a_snapshot_that_nobody_could_read_is_not_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str, limit: str, says: str
+) -> None:
+    job = Job(tmp_path, 1)
+    monkeypatch.setattr(f"prismdbg.capsule.{module}.{limit}", 64)
+    job.snapshots.reached(job.objects)
+    job.steps(1)
+    job.begin_step()
+    wait_for(lambda: job.notes, 20, "the snapshots to end")
+    ((kind, data),) = job.notes
+    assert kind == "no_state" and says in data["text"]
+    assert _names(job) == {"prologue"}
+
+
 def test_a_stderr_that_takes_nothing_reaches_neither_the_program_nor_the_snapshots(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
