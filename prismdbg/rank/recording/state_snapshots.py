@@ -34,7 +34,7 @@ from prismdbg.rank.program.interruptions import is_for_the_program
 from prismdbg.rank.program.isolation import ours
 from prismdbg.rank.program.not_compiled import not_compiled
 from prismdbg.rank.program.stderr import say
-from prismdbg.rank.recording import ddp_buckets, random_state
+from prismdbg.rank.recording import ddp_buckets, random_state, restore_point
 from prismdbg.rank.recording.forward_hooks import ForwardHooks
 from prismdbg.rank.recording.fsdp1 import ShardedModules
 from prismdbg.rank.recording.loader_state import state_of
@@ -377,9 +377,13 @@ class StateSnapshots:
         """No further snapshots. Those that there are stay, and payloads are kept as without."""
         if self._ended:
             return
-        self._ended, self._objects = why, {}
+        self._ended, self._objects, self._ddp_modules, self._unwritten = why, {}, [], None
+        restore_point.await_no_more()
         config = self._recording.config
         with suppress(Exception):  # this is where failures end
+            if self._pending is not None:
+                self._pending.cancel()
+                self._pending = None
             self._recording.recorder.keep_small(0, 0)
             self._recording.window(config.window_steps != 0, max(config.window_steps, 0), config.window_bytes)
             if not config.checkpoint_every:  # else the supervisor says from where on

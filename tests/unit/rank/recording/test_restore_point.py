@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import errno
+import gc
 import importlib.util
 import io
 import os
@@ -706,16 +707,34 @@ def test_a_stderr_that_takes_nothing_reaches_neither_the_program_nor_the_snapsho
     assert [kind for kind, _ in job.notes] == ["state_snapshot", "no_state"]
 
 
-def test_a_recorder_that_fails_where_snapshots_end_reaches_nobody(tmp_path: Path) -> None:
+def test_a_recorder_that_fails_where_snapshots_end_reaches_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("_handler", "_recorded", "_give_up", "_step", "_is_reached"):
+        monkeypatch.setattr(restore_point, name, getattr(restore_point, name))
     job = Job(tmp_path, 1)
 
     def broken(*_: Any) -> None:
         raise RuntimeError("not today")
 
     job.recorder.window = broken  # type: ignore[method-assign]
+    restore_point.answer_with(lambda _: None)
     job.snapshots.give_up("a reason")
+    assert not restore_point.is_awaited(), "no adapter says that it registers"
     job.snapshots.reached({})
     assert job.notes == [("no_state", {"text": "a reason"})]
+
+
+def test_where_snapshots_end_the_program_s_objects_are_free(tmp_path: Path) -> None:
+    job = Job(tmp_path, 1)
+    job.snapshots.reached(job.objects)
+    job.steps(1)  # one waits for the next forward pass
+    job.snapshots.give_up("a reason")
+    model = weakref.ref(job.model)
+    job.objects.clear()
+    del job.model
+    gc.collect()
+    assert model() is None
 
 
 def _names(job: Job) -> set[str]:
