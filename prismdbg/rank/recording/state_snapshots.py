@@ -84,6 +84,7 @@ class StateSnapshots:
     def watch(self) -> None:
         """Before the program makes its modules."""
         self._sharded.watch(self.give_up)
+        ddp_buckets.watch()
 
     def reached(self, objects: Registered) -> None:
         """The program's restore point: from here on its state is registered."""

@@ -46,6 +46,7 @@ def begin_prologue(config: RankConfig, folder: Path, outcomes: RecordedOutcomes,
     snapshot = StateSnapshot.read(folder)
     prologue = Prologue(folder / state_snapshot.PROLOGUE, snapshot.prologue_records)
     restorer = _Restorer(config, folder, snapshot, prologue, outcomes, stores)
+    ddp_buckets.watch()
     kernels.install(prologue)
     unknown_ops.install(unknown_ops.refuse)
     os.register_at_fork(after_in_child=lambda: kernels.install(None))
