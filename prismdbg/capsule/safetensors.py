@@ -15,7 +15,8 @@ from pathlib import Path
 
 from prismdbg.capsule import checked_json
 from prismdbg.capsule.limits import MAX_HEADER_BYTES
-from prismdbg.errors import CapsuleError
+from prismdbg.errors import CapsuleError, UsageError
+from prismdbg.model.sizes import size
 
 ITEM_BYTES = {
     "BOOL": 1, "U8": 1, "I8": 1, "F8_E5M2": 1, "F8_E4M3": 1, "I16": 2, "U16": 2, "F16": 2, "BF16": 2,
@@ -47,17 +48,23 @@ def lay(tensors: Iterable[tuple[str, str, Sequence[int]]]) -> list[Part]:
     parts: list[Part] = []
     at = 0
     for name, dtype, shape in sorted(tensors, key=lambda t: -ITEM_BYTES[t[1]]):
-        size = ITEM_BYTES[dtype] * math.prod(shape)
-        parts.append(Part(name=name, dtype=dtype, shape=tuple(shape), begin=at, end=at + size))
-        at += size
+        size_bytes = ITEM_BYTES[dtype] * math.prod(shape)
+        parts.append(Part(name=name, dtype=dtype, shape=tuple(shape), begin=at, end=at + size_bytes))
+        at += size_bytes
     return parts
 
 
 def header_of(parts: Iterable[Part]) -> bytes:
-    """What stands before the tensors' bytes, a multiple of eight long."""
+    """What stands before the tensors' bytes, a multiple of eight long. `UsageError` if `read_header` would refuse its
+    size."""
     fields = {p.name: {"dtype": p.dtype, "shape": list(p.shape), "data_offsets": [p.begin, p.end]} for p in parts}
     text = json.dumps(fields, separators=(",", ":")).encode()
     text += b" " * (-len(text) % _LENGTH_BYTES)
+    if len(text) > MAX_HEADER_BYTES:
+        raise UsageError(
+            f"the names and shapes of the tensors take {size(len(text))}, more than "
+            f"{size(MAX_HEADER_BYTES)}: join small tensors in state_dict"
+        )
     return len(text).to_bytes(_LENGTH_BYTES, "little") + text
 
 

@@ -9,8 +9,10 @@ from typing import Any
 
 from prismdbg.capsule import checked_json, safetensors
 from prismdbg.capsule.checked_json import Fields
-from prismdbg.errors import CapsuleError
+from prismdbg.capsule.limits import MAX_JSON_BYTES
+from prismdbg.errors import CapsuleError, UsageError
 from prismdbg.model.moment import Moment
+from prismdbg.model.sizes import size
 
 DESCRIPTION = "state.json"
 TENSORS = "tensors.safetensors"
@@ -47,6 +49,7 @@ class StateSnapshot:
         return self.moment.step
 
     def to_bytes(self) -> bytes:
+        """`UsageError` if `read` would refuse it for its size."""
         described = {
             "format": FORMAT,
             "moment": str(self.moment),
@@ -59,7 +62,13 @@ class StateSnapshot:
             "random_at_forward": self.random_at_forward,
             "buckets": self.buckets,
         }
-        return json.dumps(described, separators=(",", ":"), allow_nan=False).encode()
+        data = json.dumps(described, separators=(",", ":"), allow_nan=False).encode()
+        if len(data) > MAX_JSON_BYTES:
+            raise UsageError(
+                f"the plain values of the registered objects take {size(len(data))}, more than {size(MAX_JSON_BYTES)}: "
+                "use tensors or arrays in state_dict"
+            )
+        return data
 
     @classmethod
     def read(cls, folder: Path) -> StateSnapshot:

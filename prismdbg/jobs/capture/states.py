@@ -56,7 +56,7 @@ class KeptState:
         return self.moment.step < step
 
 
-def list_states(run: RunFolder, folder: Path) -> list[KeptState]:
+def list_states(run: RunFolder, folder: Path, *, skip_damaged: bool = False) -> list[KeptState]:
     """Of one rank's attempt, oldest first. The rank may drop one at any time."""
     home = run.states / folder.name
     found = []
@@ -64,7 +64,7 @@ def list_states(run: RunFolder, folder: Path) -> list[KeptState]:
         try:
             snapshot = StateSnapshot.read(home / str(step))
         except CapsuleError:
-            if (home / str(step)).exists():
+            if not skip_damaged and (home / str(step)).exists():
                 raise
             continue
         found.append(KeptState(path=home / str(step), moment=snapshot.moment, past_records=snapshot.past_records))

@@ -49,7 +49,7 @@ class LogRetention:
                 self._say_lost(folder, kept)
 
     def _kept(self, folder: Path) -> list[Checkpoint | KeptState]:
-        return [*list_checkpoints(self._run, folder), *list_states(self._run, folder)]
+        return [*list_checkpoints(self._run, folder), *list_states(self._run, folder, skip_damaged=True)]
 
     def _pinning(self, folder: Path, kept: Iterable[Checkpoint | KeptState]) -> list[Checkpoint | KeptState]:
         ended = folder.name in self._without_states

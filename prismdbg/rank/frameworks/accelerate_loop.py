@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import functools
 import sys
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
+import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from prismdbg.errors import UsageError
@@ -32,6 +34,7 @@ def install(module: Any) -> None:
     loop = _Loop()
     for kind in (module.DataLoaderShard, module.DataLoaderDispatcher):
         kind.__iter__ = _registered(kind.__iter__, loop)
+    module.skip_first_batches = loop.skipping(module.skip_first_batches)
     module.synchronize_rng_states = loop.synchronizing(module.synchronize_rng_states)
     register_optimizer_step_post_hook(loop.stepped)
 
@@ -41,7 +44,9 @@ def _registered(iterate: Any, loop: _Loop) -> Any:
     def drawn(self: Any) -> Iterator[Any]:
         with registration.guarded(BY):
             loop.begin(self)
-        return loop.through(self, iterate) if loop.is_loader(self) else iterate(self)
+        if loop.is_loader(self):
+            return loop.through(self, iterate)
+        return loop.through_another(iterate(self)) if loop.has_begun else iterate(self)
 
     return drawn
 
@@ -52,10 +57,30 @@ class _Loop:
         self._loader: Any = None
         self._optimizer: Any = None
         self._steps = 0
+        self._all_steps = 0  # of any optimizer
         self._place: _Place | None = None
+        self._whole: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()  # loaders by those that skip
+        self.has_begun = False
 
     def stepped(self, optimizer: Any, *_: Any) -> None:
-        self._steps += optimizer is self._optimizer
+        self._all_steps += 1
+        if self.has_begun and self._loader is None:  # another training: the first of its optimizers
+            self._steps = registration.current_step() + 1
+        else:
+            self._steps += optimizer is self._optimizer
+
+    def skipping(self, skip: Any) -> Any:
+        """A loop that goes on from a training checkpoint of its own draws from a loader that no Accelerator knows."""
+
+        @functools.wraps(skip)
+        def skipped(dataloader: Any, *args: Any, **named: Any) -> Any:
+            loader = skip(dataloader, *args, **named)
+            with registration.guarded(BY):
+                if loader is not dataloader:
+                    self._whole[loader] = dataloader
+            return loader
+
+        return skipped
 
     def synchronizing(self, synchronize: Any) -> Any:
         """An epoch begins with rank 0's generator on every rank; in a replay with the recorded one."""
@@ -81,15 +106,19 @@ class _Loop:
         """The first loader that is iterated over while the models train is the one of the loop."""
         if self._loader is not None or not registration.is_claimable(BY):
             return
-        accelerator = _accelerator_of(loader)
+        accelerator = _accelerator_of(self._whole.get(loader, loader))
         if accelerator is None or not accelerator._optimizers or not all(m.training for m in accelerator._models):
             return
         if not registration.claim(BY):
             return
         if type(loader).__name__ == "DataLoaderDispatcher":
             raise UsageError("rank 0 draws the batches of all ranks (IterableDataset, dispatch_batches)")
-        first = accelerator._optimizers[0]
-        self._accelerator, self._loader, self._optimizer = accelerator, loader, getattr(first, "optimizer", first)
+        if loader in self._whole:
+            raise UsageError("the loop begins with skip_first_batches, whose place is not registered")
+        optimizer = getattr(first := accelerator._optimizers[0], "optimizer", first)
+        if getattr(accelerator, "deepspeed_engine_wrapped", None) or not isinstance(optimizer, torch.optim.Optimizer):
+            raise UsageError(f"prismdbg cannot read the state of {type(optimizer).__name__}")
+        self._accelerator, self._loader, self._optimizer, self.has_begun = accelerator, loader, optimizer, True
         self._place = _Place(accelerator, loader)
         self._steps = registration.current_step()
         if (recorded := restore_point.recorded(PLACE)) is not None:
@@ -115,6 +144,23 @@ class _Loop:
                 yield batch
         finally:
             batches.close()
+
+    def through_another(self, batches: Iterator[Any]) -> Iterator[Any]:
+        """Where an optimizer steps between two batches, it is another training's. It is not registered, and its steps
+        are counted."""
+        for batch in batches:
+            before = self._all_steps
+            yield batch
+            with registration.guarded(BY):
+                if self._all_steps != before:
+                    self._goes_on()
+
+    def _goes_on(self) -> None:
+        if self._loader is not None:
+            self._accelerator = self._loader = self._optimizer = self._place = None
+            self._steps = registration.current_step() + 1
+            registration.another_training(BY)
+        registration.begin_step(self._steps)
 
     def _registered(self, batches: Iterator[Any]) -> list[Any]:
         """In a replay the first batch, which is drawn before the restore point: with it the loader begins."""

@@ -8,7 +8,8 @@ beginning; then the loops get their recorded progress while they run.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+import weakref
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from prismdbg.errors import UsageError
@@ -38,17 +39,19 @@ class _Loop:
     """The process's calls of `fit`: the state of the first is registered, and steps count on through all of them."""
 
     def __init__(self) -> None:
-        self._trainer: Any = None
+        self._trainer: Callable[[], Any] | None = None  # a weak reference
         self._steps_before = 0
 
     def at_top(self, loop: Any, batches: Any) -> None:
         trainer = loop.trainer
         if not registration.claim(BY):
             return
-        if trainer is not self._trainer:
-            is_first, self._trainer = self._trainer is None, trainer
+        if self._trainer is None or trainer is not self._trainer():
+            is_first, self._trainer = self._trainer is None, weakref.ref(trainer)
             self._steps_before = registration.current_step()
-            if is_first and restore_point.is_awaited():
+            if not is_first:
+                registration.another_training(BY)
+            elif restore_point.is_awaited():
                 self._register(trainer, batches)
         if not loop._should_accumulate():
             registration.begin_step(self._steps_before + loop.global_step)

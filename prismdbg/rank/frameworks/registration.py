@@ -39,6 +39,11 @@ def register(by: str, objects: restore_point.Registered, missing: Sequence[str])
     return restore_point.reached(objects)
 
 
+def another_training(by: str) -> None:
+    """One begins that is not the registered one. Steps are counted on."""
+    restore_point.give_up(f"{by}: a second training begins, whose state is not registered")
+
+
 def _is_first_rank() -> bool:
     """Lightning's own launcher gives its ranks no RANK, so the job's group is asked first."""
     if dist.is_available() and dist.is_initialized():

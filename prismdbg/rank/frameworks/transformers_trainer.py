@@ -57,16 +57,19 @@ class _Loop:
 
     def __init__(self) -> None:
         self._trainer: Any = None
+        self._has_begun = False
         self._begun: tuple[Any, Iterator[Any]] | None = None
         self._steps_before = 0
 
     def begin(self, trainer: Any) -> None:
         if not registration.claim(BY):
             return
-        if self._trainer is None:
-            self._trainer = trainer
-        else:
-            self._steps_before = registration.current_step()
+        if not self._has_begun:
+            self._has_begun, self._trainer = True, trainer
+            return
+        self._trainer = self._begun = None
+        self._steps_before = registration.current_step()
+        registration.another_training(BY)
 
     def recorded_state(self, trainer: Any) -> str | None:
         """In a replay, the Trainer's own state at the snapshot."""

@@ -10,17 +10,27 @@ from typing import Any
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
+from prismdbg.rank.recording.instances import Instances
+
 Buckets = tuple[tuple[int, ...], ...]
+_MADE = Instances()
+
+
+def watch() -> None:
+    """Before the program makes its modules."""
+    _MADE.watch(DistributedDataParallel)
 
 
 def modules_of(objects: Iterable[Any]) -> list[Any]:
     """Every DDP module of the process that has a parameter of the objects, in the order of these parameters: a program
-    may register what it wrapped, or a part of that. Looks through all objects of the process."""
+    may register what it wrapped, or a part of that. Looks through all objects of the process, for one that was copied
+    was not made."""
     modules = [thing for thing in objects if isinstance(thing, torch.nn.Module)]
     parameters = [parameter for module in modules for parameter in module.parameters()]
     places = {id(parameter): place for place, parameter in reversed([*enumerate(parameters)])}
     found = []
-    for module in instances_of(DistributedDataParallel):
+    known = {id(module): module for module in (*instances_of(DistributedDataParallel), *_MADE.living())}
+    for module in known.values():
         its_places = [places[id(one)] for one in module.parameters() if id(one) in places]
         if its_places:
             found.append((min(its_places), module))

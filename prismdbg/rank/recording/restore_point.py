@@ -55,10 +55,15 @@ def recorded_step() -> int:
     return _step
 
 
-def give_up(why: str) -> None:
-    """The state is not registered, or no longer as it should be. Said once by who answers."""
+def await_no_more() -> None:
+    """Nobody wants to know the state any more."""
     global _is_reached
     _is_reached = True
+
+
+def give_up(why: str) -> None:
+    """The state is not registered, or no longer as it should be. Said once by who answers."""
+    await_no_more()
     if _give_up is not None:
         _give_up(why)
 

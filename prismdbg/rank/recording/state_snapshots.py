@@ -2,7 +2,9 @@
 
 Where a step ends is not told by the optimizer alone: schedulers and scalers come after it, and the next batch is drawn
 before the next forward pass. So random generators and loaders are read right after the optimizer's step, everything
-else at the next forward pass of a registered module; or all of it where the program marks its steps itself.
+else at the next forward pass of a registered module, or of DDP around one; or all of it where the program marks its
+steps itself. A forward pass in another mode than that of the step is one of an evaluation: whether a replay, which
+begins at the top of the loop, comes to it again is not known, so the snapshot is taken a step later.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from prismdbg.capsule import state_snapshot as files
 from prismdbg.capsule.log.format import StepSource
@@ -29,9 +32,10 @@ from prismdbg.model.plurals import counted
 from prismdbg.model.sizes import size
 from prismdbg.rank.program.interruptions import is_for_the_program
 from prismdbg.rank.program.isolation import ours
-from prismdbg.rank.program.not_compiled import passed_over
+from prismdbg.rank.program.not_compiled import not_compiled
 from prismdbg.rank.program.stderr import say
-from prismdbg.rank.recording import ddp_buckets, random_state
+from prismdbg.rank.recording import ddp_buckets, random_state, restore_point
+from prismdbg.rank.recording.forward_hooks import ForwardHooks
 from prismdbg.rank.recording.fsdp1 import ShardedModules
 from prismdbg.rank.recording.loader_state import state_of
 from prismdbg.rank.recording.plain_state import Packed, Packer
@@ -70,7 +74,9 @@ class StateSnapshots:
         self._pending: _Pending | None = None
         self._told_cost = False
         self._told_refusals: set[int | None] = set()  # by errno: each is said once
+        self._unwritten: threading.Thread | None = None
         self._at_forward = True
+        self._is_late = False  # for an evaluation
         self._sharded = ShardedModules()
         config = recording.config
         self._hold = HoldWatch(hold_file(Path(config.home) / STATES, config.node))
@@ -78,6 +84,7 @@ class StateSnapshots:
     def watch(self) -> None:
         """Before the program makes its modules."""
         self._sharded.watch(self.give_up)
+        ddp_buckets.watch()
 
     def reached(self, objects: Registered) -> None:
         """The program's restore point: from here on its state is registered."""
@@ -118,6 +125,8 @@ class StateSnapshots:
                 if not _is_position(thing):  # a loader may make its iterator for it, and give that to the program
                     packer.pack(thing.state_dict(), name)
         self._objects, self._ddp_modules = dict(objects), modules
+        if len(self._optimizers()) > 1:
+            register_optimizer_step_post_hook(self._stepped)
         self._prologue_records = int(self._recording.recorder.stats()["events"])
         keep = partial(keep_prologue, self._folder, self._home / files.PROLOGUE)
         keep() if is_local(self._folder) else bounded(keep)  # a file server may not answer
@@ -160,10 +169,10 @@ class StateSnapshots:
                 "the program did not call prismdbg.restore_point before its first step",
                 hint="add the call before the training loop; see docs/recording.md",
             )
-        if self._pending is not None:  # a whole step went by: the registered modules are not called as such
-            self._pending.cancel()
-            self._pending, self._at_forward = None, False
-            self._taken_at = 0
+        if self._unwritten is not None:
+            self._start_writing()
+        if self._pending is not None:  # a whole step went by
+            self._missed(self._pending)
         if step // self._every <= self._taken_at // self._every or self._is_busy:
             return
         orders = [ddp_buckets.order_of(module) for module in self._ddp_modules]
@@ -172,7 +181,7 @@ class StateSnapshots:
             return
         self._taken_at = step
         by_hand = source is StepSource.MANUAL or COUNTER.by_hand  # after a step that a scaler skipped, source says that
-        pending = _Pending(self._objects, buckets, self._recording.recorder, by_hand=by_hand)
+        pending = _Pending(self._objects, self._modules(), buckets, self._recording.recorder, by_hand=by_hand)
         if pending.by_hand:
             self._copy(pending)
         if pending.modules and self._at_forward:
@@ -180,6 +189,45 @@ class StateSnapshots:
             pending.at_forward(lambda: self._guarded(lambda: self._finish(pending)))
         else:
             self._finish(pending)
+
+    def _missed(self, pending: _Pending) -> None:
+        """No registered module was called as such in a whole step, or all are trained in another mode from now on."""
+        pending.cancel()
+        self._pending, self._taken_at = None, 0
+        if not pending.evaluated:
+            self._at_forward = False
+            if not pending.by_hand:
+                self._say_not_called()
+
+    def _say_not_called(self) -> None:
+        if later := ", ".join(name for name, thing in self._objects.items() if _changes_after_the_optimizer(thing)):
+            raise UsageError(
+                f"no registered module is called as such, so nothing shows when {later} is as the next step finds it: "
+                "call prismdbg.step(n) at the top of the loop"
+            )
+        self._say("no registered module is called as such: state snapshots are taken where the optimizer's step ends")
+
+    def _modules(self) -> list[torch.nn.Module]:
+        """Those whose forward pass may begin a step: DDP sends its buffers before it calls what it wraps."""
+        registered = [thing for thing in self._objects.values() if isinstance(thing, torch.nn.Module)]
+        return [*registered, *self._ddp_modules]
+
+    def _optimizers(self) -> dict[str, torch.optim.Optimizer]:
+        return {name: thing for name, thing in self._objects.items() if isinstance(thing, torch.optim.Optimizer)}
+
+    @not_compiled
+    def _stepped(self, optimizer: Any, *_: Any) -> None:
+        """Of several optimizers one: after the forward pass at which the snapshot was copied, only the first may step,
+        with which the next step ends."""
+        if self._unwritten is None:
+            return
+        first = COUNTER.optimizer() if COUNTER.optimizer is not None else None
+        names = [name for name, each in self._optimizers().items() if each is optimizer and each is not first]
+        if names and isinstance(first, torch.optim.Optimizer):
+            self._unwritten = None
+            self.give_up(
+                f"optimizer {names[0]} steps after the next forward pass: call prismdbg.step(n) at the top of the loop"
+            )
 
     @property
     def _is_busy(self) -> bool:
@@ -203,8 +251,17 @@ class StateSnapshots:
         if self._ended:
             return
         if pending.began_again:  # of two epochs: where the loader stands and what the program counts do not agree
-            self._taken_at = self._taken_at // self._every * self._every - 1
+            self._take_later()
             return
+        if pending.evaluated:
+            if self._is_late:
+                raise UsageError(
+                    "the program evaluates between every two steps: call prismdbg.step(n) at the top of the loop"
+                )
+            self._is_late = True
+            self._take_later()
+            return
+        self._is_late = False
         if pending.modules and self._at_forward:
             pending.random_at_forward = random_state.read()
         if pending.moment is None:
@@ -212,8 +269,18 @@ class StateSnapshots:
         self._whole_at = self._taken_at
         snapshot = pending.described(self._prologue_records)
         write = lambda: self._guarded(lambda: self._write_or_skip(snapshot, pending.copied_ns))  # noqa: E731
-        self._writer = threading.Thread(target=write, name="prismdbg-state", daemon=True)
+        self._unwritten = threading.Thread(target=write, name="prismdbg-state", daemon=True)
+        if pending.by_hand or len(self._optimizers()) < 2:  # else when the next step has shown that it may be
+            self._start_writing()
+
+    def _start_writing(self) -> None:
+        assert self._unwritten is not None, "there is one"
+        self._writer, self._unwritten = self._unwritten, None
         self._writer.start()
+
+    def _take_later(self) -> None:
+        """In the next step."""
+        self._taken_at = self._taken_at // self._every * self._every - 1
 
     def _write_or_skip(self, snapshot: StateSnapshot, copied_ns: int) -> None:
         """The next one is written at its own time, however often this fails."""
@@ -280,7 +347,7 @@ class StateSnapshots:
         looks at no file for it. Then the next step makes up for this one."""
         while self._hold.is_on() and not self._ended:
             time.sleep(_HOLD_LOOK_S)
-        self._taken_at = self._taken_at // self._every * self._every - 1
+        self._take_later()
 
     @property
     def _folder(self) -> Path:
@@ -311,9 +378,13 @@ class StateSnapshots:
         """No further snapshots. Those that there are stay, and payloads are kept as without."""
         if self._ended:
             return
-        self._ended, self._objects = why, {}
+        self._ended, self._objects, self._ddp_modules, self._unwritten = why, {}, [], None
+        restore_point.await_no_more()
         config = self._recording.config
         with suppress(Exception):  # this is where failures end
+            if self._pending is not None:
+                self._pending.cancel()
+                self._pending = None
             self._recording.recorder.keep_small(0, 0)
             self._recording.window(config.window_steps != 0, max(config.window_steps, 0), config.window_bytes)
             if not config.checkpoint_every:  # else the supervisor says from where on
@@ -346,11 +417,18 @@ class _Pending:
     """A snapshot that is being taken. What is read first, in the optimizer's step, is copied at once."""
 
     def __init__(
-        self, objects: Registered, buckets: list[ddp_buckets.Buckets], recorder: Recorder, *, by_hand: bool
+        self,
+        objects: Registered,
+        modules: list[torch.nn.Module],
+        buckets: list[ddp_buckets.Buckets],
+        recorder: Recorder,
+        *,
+        by_hand: bool,
     ) -> None:
         self.by_hand = by_hand
         self.packer = Packer()
-        self.modules = [thing for thing in objects.values() if isinstance(thing, torch.nn.Module)]
+        self.modules = modules
+        self.evaluated = False  # a module was called in another mode than that of the step
         self.random = random_state.read()
         self.random_at_forward: random_state.Json | None = None
         self.moment: Moment | None = None
@@ -360,7 +438,7 @@ class _Pending:
         self._buckets = tuple(buckets)
         self._objects = objects
         self._packed: dict[str, Packed] = {}
-        self._hooks: list[Any] = []
+        self._hooks = ForwardHooks([], lambda module: None)
         with _apart(recorder), torch.no_grad():
             for name in (name for name, thing in objects.items() if _is_position(thing)):
                 self._packed[name] = self.packer.pack(state_of(objects[name]), name)
@@ -371,8 +449,7 @@ class _Pending:
     def cancel(self) -> None:
         """Nothing waits for a forward pass or a new epoch any more."""
         self.stop_watching()
-        while self._hooks:
-            self._hooks.pop().remove()
+        self._hooks.remove()
 
     def stop_watching(self) -> None:
         while self._unwatch:
@@ -396,17 +473,18 @@ class _Pending:
             self._packed[name] = self.packer.pack(self._objects[name].state_dict(), name)
 
     def at_forward(self, action: Callable[[], None]) -> None:
-        """Calls `action` once, when the next forward pass of a registered module begins."""
+        """Calls `action` once, when the next forward pass of one of the modules begins: in its mode of now, if it is to
+        show where the next step begins."""
+        trained = {id(module): module.training for module in self.modules}
 
-        @passed_over
-        def begun(*_: Any) -> None:
-            if torch.compiler.is_compiling():  # as a part of another module: it is in no graph
+        def begun(module: torch.nn.Module) -> None:
+            if not self.by_hand and module.training != trained[id(module)]:
+                self.evaluated = True
                 return
-            if self._hooks:
-                self.cancel()
-                action()
+            self.cancel()
+            action()
 
-        self._hooks = [module.register_forward_pre_hook(begun, prepend=True) for module in self.modules]
+        self._hooks = ForwardHooks(self.modules, begun)
 
     def described(self, prologue_records: int) -> StateSnapshot:
         assert self.moment is not None, "it was copied"
@@ -451,6 +529,11 @@ def _copy_time(size_bytes: int) -> str:
 def _is_position(thing: Any) -> bool:
     """Whether it says where in the data the program is: it is iterated over."""
     return hasattr(type(thing), "__iter__") and not isinstance(thing, torch.nn.Module)
+
+
+def _changes_after_the_optimizer(thing: Any) -> bool:
+    """As schedules and scalers do; where a loader stands is read in the optimizer's step."""
+    return not isinstance(thing, torch.nn.Module | torch.optim.Optimizer) and not _is_position(thing)
 
 
 def _parameters_of(thing: Any) -> Iterator[torch.Tensor]:

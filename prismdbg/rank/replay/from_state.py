@@ -25,6 +25,7 @@ from prismdbg.rank.debug.gate import Stop
 from prismdbg.rank.program.frames import program_frame
 from prismdbg.rank.program.isolation import ours
 from prismdbg.rank.recording import ddp_buckets, exception_hooks, random_state, restore_point
+from prismdbg.rank.recording.forward_hooks import ForwardHooks
 from prismdbg.rank.recording.plain_state import DTYPES, Unpacker, tensors_in
 from prismdbg.rank.recording.steps import COUNTER
 from prismdbg.rank.replay import recorded_clocks
@@ -37,6 +38,7 @@ from prismdbg.rank.replay.unregistered import unregistered
 from prismdbg.settings.rank_config import RankConfig
 
 _SHOWN = 20
+_OPTIMIZER = torch.optim.Optimizer
 
 
 def begin_prologue(config: RankConfig, folder: Path, outcomes: RecordedOutcomes, stores: LoneStores) -> None:
@@ -44,6 +46,7 @@ def begin_prologue(config: RankConfig, folder: Path, outcomes: RecordedOutcomes,
     snapshot = StateSnapshot.read(folder)
     prologue = Prologue(folder / state_snapshot.PROLOGUE, snapshot.prologue_records)
     restorer = _Restorer(config, folder, snapshot, prologue, outcomes, stores)
+    ddp_buckets.watch()
     kernels.install(prologue)
     unknown_ops.install(unknown_ops.refuse)
     os.register_at_fork(after_in_child=lambda: kernels.install(None))
@@ -89,7 +92,7 @@ class _Restorer:
             self._load(objects)
         _order_buckets(objects, snapshot, self._prologue)
         random_state.put_back(snapshot.random)
-        _at_first_forward(objects, snapshot)
+        _at_first_forward([*_modules(objects), *ddp_buckets.modules_of(objects.values())], snapshot)
         COUNTER.go_on_from(snapshot.step, by_hand=snapshot.by_hand)
         self._hold(objects, carried)
         return snapshot.step
@@ -123,6 +126,8 @@ class _Restorer:
             state = Unpacker(tensors.new, like).unpack(self._snapshot.objects[name])
             if state is not None:
                 thing.load_state_dict(state)
+                if isinstance(thing, torch.optim.Optimizer):
+                    _keep_types(thing, state)
 
     def _hold(self, objects: restore_point.Registered, carried: CarriedVariables) -> None:
         snapshot = self._snapshot
@@ -185,20 +190,36 @@ def _parameters(thing: Any) -> list[torch.Tensor]:
     return [parameter for group in groups for parameter in group.get("params", ())]
 
 
-def _at_first_forward(objects: restore_point.Registered, snapshot: StateSnapshot) -> None:
+def _modules(objects: restore_point.Registered) -> list[torch.nn.Module]:
+    return [thing for thing in objects.values() if isinstance(thing, torch.nn.Module)]
+
+
+def _keep_types(optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:
+    """torch gives what an optimizer keeps of a parameter the parameter's type. One with a method of its own to load or
+    save may change it on purpose."""
+    kind = type(optimizer)
+    if (kind.load_state_dict, kind.state_dict) != (_OPTIMIZER.load_state_dict, _OPTIMIZER.state_dict):
+        return
+    saved = [number for group in state["param_groups"] for number in group["params"]]
+    for number, parameter in zip(saved, _parameters(optimizer), strict=True):
+        kept = optimizer.state.get(parameter, {})
+        for key, value in state["state"].get(number, {}).items():
+            cast = kept.get(key)
+            if isinstance(value, torch.Tensor) and isinstance(cast, torch.Tensor) and cast.dtype != value.dtype:
+                kept[key] = value.to(cast.device)
+
+
+def _at_first_forward(modules: list[torch.nn.Module], snapshot: StateSnapshot) -> None:
     """What drew random numbers between the restore point and the first forward pass may have drawn others: an iterator
     that is made anew, for instance."""
     if snapshot.random_at_forward is None:
         return
-    hooks: list[Any] = []
 
-    def begun(*_: Any) -> None:
-        while hooks:
-            hooks.pop().remove()
+    def begun(_: torch.nn.Module) -> None:
+        hooks.remove()
         random_state.put_back(snapshot.random_at_forward)
 
-    modules = [thing for thing in objects.values() if isinstance(thing, torch.nn.Module)]
-    hooks += [module.register_forward_pre_hook(begun, prepend=True) for module in modules]
+    hooks = ForwardHooks(modules, begun)
 
 
 def _order_buckets(objects: restore_point.Registered, snapshot: StateSnapshot, prologue: Prologue) -> None:

@@ -15,6 +15,8 @@ parser = argparse.ArgumentParser()
 parser.add_argument("--steps", type=int, default=20)
 parser.add_argument("--unregistered", default="")
 parser.add_argument("--bare", action="store_true", help="register the module that DDP wraps, not DDP")
+parser.add_argument("--normalized", action="store_true", help="with buffers, which DDP broadcasts before it is called")
+parser.add_argument("--evaluate-every", type=int, default=0, help="steps: after them all ranks agree on a mean")
 parser.add_argument("--ahead", action="store_true", help="draw the data of the next step at the end of each")
 parser.add_argument(
     "--weights-mib", type=int, default=0, help="received from rank 0, whole and in four parts, after what it tells"
@@ -39,9 +41,10 @@ if arguments.weights_mib:
     weights = torch.full((arguments.weights_mib << 18,), float(rank == 0))
     for part in (weights, *weights.chunk(4)):
         dist.broadcast(part, 0)
+normalized = [torch.nn.BatchNorm1d(width)] if arguments.normalized else []
 layers = [torch.nn.Linear(width, width), torch.nn.ReLU(), torch.nn.Dropout(0.1)] * 3
 model = DistributedDataParallel(
-    torch.nn.Sequential(*layers, *(torch.nn.Linear(width, width) for _ in range(4))), bucket_cap_mb=0.03
+    torch.nn.Sequential(*normalized, *layers, *(torch.nn.Linear(width, width) for _ in range(4))), bucket_cap_mb=0.03
 )
 optimizer = torch.optim.AdamW(model.parameters(), lr=told[0]["rate"])
 schedule = torch.optim.lr_scheduler.StepLR(optimizer, step_size=3, gamma=0.8)
@@ -57,6 +60,14 @@ def with_the_one_before(data: torch.Tensor, step: int) -> torch.Tensor:
     for work in works:
         work.wait()
     return data + torch.cat([one, other])
+
+
+def evaluate() -> None:
+    model.eval()
+    with torch.no_grad():
+        mean = model(torch.randn(8, width)).mean()
+    dist.all_reduce(mean)
+    model.train()
 
 
 registered = {"model": model.module if arguments.bare else model, "optimizer": optimizer, "schedule": schedule}
@@ -85,6 +96,8 @@ for step in range(start, arguments.steps):
     dist.all_reduce(total)
     if rank == 0:
         print(f"step {step} loss {total.item():.6f}", flush=True)
+    if arguments.evaluate_every and (step + 1) % arguments.evaluate_every == 0:
+        evaluate()
     if arguments.ahead:
         data = torch.randn(8, width)
     if arguments.rest_s:

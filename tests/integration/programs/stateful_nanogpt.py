@@ -16,7 +16,7 @@ from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 
 parser = argparse.ArgumentParser()
-parser.add_argument("--max-iters", type=int, default=11)
+parser.add_argument("--max-iters", type=int, default=12)
 parser.add_argument("--data", type=Path, default=CORPUS)
 parser.add_argument("--unregistered", default="")
 arguments = parser.parse_args()

@@ -64,12 +64,23 @@ def test_a_rank_goes_on_from_its_snapshot(recorded: Recorded, rank: int, tmp_pat
 
 
 def test_the_module_that_ddp_wraps_may_be_registered_instead(tmp_path: Path) -> None:
-    """DDP's gradient buckets have the recorded order nevertheless."""
-    made = recorded_by_command_line(job("--bare"), tmp_path / "run", "--state-every", str(EVERY), env=HOOKS)
+    """DDP's gradient buckets have the recorded order nevertheless, and its buffers are sent in the step."""
+    made = recorded_by_command_line(
+        job("--bare", "--normalized"), tmp_path / "run", "--state-every", str(EVERY), env=HOOKS
+    )
     capsule = captured(made, 1, tmp_path)
     assert_identical(replay(capsule), capsule)
     verified = prismdbg("verify", made.run.path, "--state", "--steps", 2, "--runtime", "local")
     assert verified.code == 0, verified.out + verified.err
+
+
+def test_an_evaluation_between_two_steps_is_in_no_snapshot(tmp_path: Path) -> None:
+    """It is the end of its step, and issues a collective of its own."""
+    line = job("--evaluate-every", EVERY)
+    made = recorded_by_command_line(line, tmp_path / "run", "--state-every", str(EVERY), env=HOOKS)
+    capsule = captured(made, 1, tmp_path, "--window", 4)
+    assert Capsule.open(capsule).manifest.moment_a.step == 9
+    assert_identical(replay(capsule), capsule)
 
 
 @pytest.mark.parametrize("kernels", [(), ("--python-kernels",)], ids=["native", "python"])

@@ -20,11 +20,12 @@ ENVIRONMENT = plain_environment(PYTHONPATH=f"{ROOT / 'examples' / 'vendored'}:{E
 
 @pytest.mark.parametrize(
     ("program", "rank", "start", "end"),
-    [("stateful_nanogpt.py", 0, 8, 11), ("stateful_loader.py", 1, 12, 16)],
+    [("stateful_nanogpt.py", 0, 9, 12), ("stateful_loader.py", 1, 12, 16)],
     ids=["nanogpt", "torchdata"],
 )
 def test_it_goes_on_from_a_later_snapshot(program: str, rank: int, start: int, end: int, tmp_path: Path) -> None:
-    """The batch drawn ahead, dropout, the rate, the gradient scaler, the loader's place: all are those recorded."""
+    """The batch drawn ahead, dropout, the rate, the gradient scaler, the loader's place: all are those recorded. The
+    GPT is evaluated between steps 7 and 8, so its snapshot is a step later."""
     line = torchrun(PROGRAMS / program, ranks=2)
     made = recorded_by_command_line(line, tmp_path / "run", "--state-every", "4", env=ENVIRONMENT)
     assert made.ended.code == 0, made.ended.output

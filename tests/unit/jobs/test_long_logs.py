@@ -309,6 +309,16 @@ def test_when_a_rank_takes_no_snapshots_any_more_those_that_it_has_pin_nothing(
     assert len(lost(said)) == 1
 
 
+def test_a_snapshot_that_cannot_be_read_pins_nothing(
+    supervised: tuple[Supervisor, RunFolder, list[str]], tmp_path: Path
+) -> None:
+    supervisor, run, _ = supervised
+    add_states(run, tmp_path / "capsule", 2, 7)
+    (run.states / "0" / "2" / "state.json").write_text("")
+    supervisor._look(False)
+    assert first_of(run) == 12
+
+
 def test_a_log_that_cannot_be_shortened_is_said_once_and_the_others_are(
     supervised: tuple[Supervisor, RunFolder, list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import signal
 import sys
 import tempfile
+import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from importlib.machinery import ModuleSpec
@@ -14,7 +16,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 import torch.distributed as dist
+from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from prismdbg.errors import UsageError
@@ -102,6 +106,20 @@ def test_a_second_training_goes_on_counting(listener: Listener, capfd: pytest.Ca
         module.Trainer()._inner_training_loop()
     assert len(listener.registered) == 1 and registration.COUNTER.step == 2
     assert "ignored" not in capfd.readouterr().err
+    assert listener.given_up == ["transformers.Trainer: a second training begins, whose state is not registered"]
+
+
+def test_the_first_training_s_memory_is_free_when_another_begins(listener: Listener) -> None:
+    module = fake_trainer_module()
+    transformers_trainer.install(module)
+    trainer: Any = module.Trainer()
+    trainer._inner_training_loop()
+    first = weakref.ref(trainer)
+    del trainer
+    listener.registered.clear()  # as the snapshots do where they end
+    module.Trainer()._inner_training_loop()
+    gc.collect()
+    assert first() is None
 
 
 def test_what_fails_ends_the_snapshots_and_not_the_job(listener: Listener) -> None:
@@ -262,8 +280,20 @@ def test_in_a_replay_the_trainer_goes_on_from_a_folder_of_its_own_state(listener
 class Accelerator:
     """Accelerate's, which lacks what a later version of it may not have."""
 
-    def __init__(self, loader: object) -> None:
-        self._models, self._optimizers, self._dataloaders = [SimpleNamespace(training=True)], [object()], [loader]
+    def __init__(self, *loaders: object) -> None:
+        self.parameter = torch.nn.Parameter(torch.ones(1))
+        self._models, self._optimizers = [SimpleNamespace(training=True)], [torch.optim.SGD([self.parameter], lr=0.1)]
+        self._dataloaders = list(loaders)
+
+
+class WholeAccelerator(Accelerator):
+    scaler = None
+    step = 0
+
+    def __init__(self, *loaders: object) -> None:
+        super().__init__(*loaders)
+        self._schedulers: list[Any] = []
+        self._custom_objects: list[Any] = []
 
 
 class DataLoaderShard:
@@ -273,18 +303,72 @@ class DataLoaderShard:
         yield from (7, 8)
 
 
-def test_a_loader_gives_its_batches_also_where_nothing_can_be_registered(
-    listener: Listener, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(accelerate_loop, "register_optimizer_step_post_hook", lambda hook: None)
+@pytest.fixture
+def accelerate(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """The fake of accelerate.data_loader, with the adapter installed."""
+    handles = []
+
+    def register(hook: Any) -> None:
+        handles.append(register_optimizer_step_post_hook(hook))
+
+    monkeypatch.setattr(accelerate_loop, "register_optimizer_step_post_hook", register)
     monkeypatch.setitem(sys.modules, "accelerate.accelerator", SimpleNamespace(Accelerator=Accelerator))  # type: ignore[arg-type]
     kind = type("DataLoaderShard", (DataLoaderShard,), {"__iter__": DataLoaderShard.__iter__})
-    nothing = SimpleNamespace(__iter__=None)
-    synchronize = SimpleNamespace(
-        DataLoaderShard=kind, DataLoaderDispatcher=nothing, synchronize_rng_states=lambda: None
+    module = SimpleNamespace(
+        DataLoaderShard=kind,
+        DataLoaderDispatcher=SimpleNamespace(__iter__=None),
+        synchronize_rng_states=lambda: None,
+        skip_first_batches=lambda loader, num_batches=0: kind(),
     )
-    accelerate_loop.install(synchronize)
-    loader: Any = kind()
+    accelerate_loop.install(module)
+    yield module
+    for handle in handles:
+        handle.remove()
+
+
+def test_a_loop_whose_optimizer_is_not_torch_s_counts_its_steps_as_without(listener: Listener, accelerate: Any) -> None:
+    """As DeepSpeed's, which torch's hook does not report."""
+    loader = accelerate.DataLoaderShard()
+    accelerator, optimizer = WholeAccelerator(loader), object()
+    accelerator._optimizers = [SimpleNamespace(optimizer=optimizer)]  # type: ignore[list-item]
+    for _ in loader:
+        registration.COUNTER.count_call(optimizer, lambda: None, lambda _: False)
+    assert registration.COUNTER.step == 2
+    assert listener.registered == [] and "cannot read the state of object" in listener.given_up[0]
+
+
+@pytest.mark.parametrize("is_of_another", [False, True])
+def test_a_second_loader_goes_on_counting(listener: Listener, accelerate: Any, is_of_another: bool) -> None:
+    """As the first does again after it. Where no optimizer steps, it is one of an evaluation."""
+    first, second = accelerate.DataLoaderShard(), accelerate.DataLoaderShard()
+    accelerator = WholeAccelerator(first) if is_of_another else WholeAccelerator(first, second)
+    another = WholeAccelerator(second) if is_of_another else accelerator
+    accelerator.parameter.grad = another.parameter.grad = torch.ones(1)
+    counted = []
+    for loader, used in ((first, accelerator), (second, None), (second, another), (first, accelerator)):
+        for _ in loader:
+            if used is not None:
+                used._optimizers[0].step()
+        counted.append((registration.COUNTER.step, len(listener.given_up)))
+    assert counted == [(2, 0), (2, 0), (4, 1), (6, 1)]
+    assert len(listener.registered) == 1
+    assert listener.given_up == ["accelerate: a second training begins, whose state is not registered"]
+
+
+def test_a_loop_that_skips_its_first_batches_is_refused(
+    listener: Listener, accelerate: Any, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """As after its own checkpoint: no Accelerator knows the loader that it gets."""
+    loader = accelerate.DataLoaderShard()
+    accelerator = WholeAccelerator(loader)
+    assert list(accelerate.skip_first_batches(loader, num_batches=1)) == [7, 8]
+    assert listener.given_up == ["accelerate: the loop begins with skip_first_batches, whose place is not registered"]
+    assert list(loader) == [7, 8] and listener.registered == [] and accelerator.step == 0
+    assert "registered: " not in capfd.readouterr().err
+
+
+def test_a_loader_gives_its_batches_also_where_nothing_can_be_registered(listener: Listener, accelerate: Any) -> None:
+    loader = accelerate.DataLoaderShard()
     accelerator = Accelerator(loader)
     assert list(loader) == [7, 8]
     assert listener.registered == [] and accelerator._dataloaders == [loader]

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import copy
 import errno
+import gc
 import importlib.util
 import io
 import os
+import pickle
+import pickletools
 import signal
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
@@ -25,7 +30,7 @@ from waiting import wait_for
 import prismdbg
 from prismdbg.capsule.log.format import StepSource
 from prismdbg.capsule.state_snapshot import StateSnapshot
-from prismdbg.rank.recording import restore_point
+from prismdbg.rank.recording import restore_point, state_snapshots
 from prismdbg.rank.recording.loader_state import state_of
 from prismdbg.rank.recording.state_snapshots import StateSnapshots
 from prismdbg.settings.state_folders import states_of
@@ -67,7 +72,7 @@ class Recorder:
     """Counts as if every step had ten collectives."""
 
     def __init__(self) -> None:
-        self.step = 0
+        self.step = self.between_steps = 0
         self.kept_from: list[int] = []
         self.windows: list[tuple[Any, ...]] = []
         self.keeps_small, self.not_kept = True, (0, 0)
@@ -78,7 +83,7 @@ class Recorder:
         return refused
 
     def stats(self) -> dict[str, int]:
-        return {"step": self.step, "collective": 3, "events": 10 * self.step + 3}
+        return {"step": self.step, "collective": 3, "events": 10 * self.step + self.between_steps + 3}
 
     def sequences(self) -> list[tuple[str, str, int, int, int]]:
         return [("0", "", -1, 0, 10 * self.step)]
@@ -125,6 +130,13 @@ class Job:
     def begin_step(self) -> None:
         next(self.batches)
         self.model(torch.ones(1, 2))
+
+    def evaluate(self, collectives: int = 0) -> None:
+        self.model.eval()
+        with torch.no_grad():
+            self.model(torch.ones(1, 2))
+        self.model.train()
+        self.recorder.between_steps += collectives
 
     def steps(self, count: int) -> None:
         for _ in range(count):
@@ -247,6 +259,146 @@ def test_where_no_registered_module_is_called_the_step_is_the_boundary(tmp_path:
     wait_for(lambda: not job.snapshots._is_busy, 20, "the snapshot to be written")
     job.end_step()
     job.await_steps(3, 4)
+
+
+def test_what_is_only_right_at_the_next_step_is_not_copied_before(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A schedule is stepped after the optimizer, and nothing tells that the next step begins."""
+    model = torch.nn.Linear(2, 2)
+    schedule = torch.optim.lr_scheduler.StepLR(torch.optim.SGD(model.parameters(), lr=0.1), 1)
+    job = Job(tmp_path, 1, model=model, schedule=schedule)
+    job.snapshots.reached(job.objects)
+    job.model.forward(torch.ones(1, 2))
+    job.end_step()
+    job.model.forward(torch.ones(1, 2))
+    job.end_step()
+    assert capfd.readouterr().err.endswith(
+        "no registered module is called as such, so nothing shows when schedule is as the next step finds it: call "
+        "prismdbg.step(n) at the top of the loop\n"
+    )
+    assert states_of(job.home) == [] and job.notes[-1][0] == "no_state"
+
+
+def test_an_evaluation_between_two_steps_is_not_the_next_step(tmp_path: Path) -> None:
+    """Nothing shows whether it stands at the end of the loop or at its top: a replay begins at the top."""
+    job = Job(tmp_path, 2)
+    job.snapshots.reached(job.objects)
+    job.steps(2)
+    job.evaluate(collectives=1)
+    job.steps(1)
+    assert states_of(job.home) == []
+    job.begin_step()
+    job.await_steps(3)
+    assert job.snapshot(3).past_records == 34
+    job.end_step()
+    job.begin_step()
+    job.await_steps(3, 4)
+
+
+def test_an_evaluation_after_every_step_needs_a_mark(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    job = Job(tmp_path, 1)
+    job.snapshots.reached(job.objects)
+    for _ in range(3):
+        job.steps(1)
+        job.evaluate()
+    assert "evaluates between every two steps: call prismdbg.step(n) at the top of the loop\n" in capfd.readouterr().err
+    assert states_of(job.home) == []
+
+
+def test_between_two_marks_a_program_may_evaluate_and_call_what_it_likes(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    model = torch.nn.Linear(2, 2)
+    schedule = torch.optim.lr_scheduler.StepLR(torch.optim.SGD(model.parameters(), lr=0.1), 1)
+    job = Job(tmp_path, 2, model=model, schedule=schedule)
+    job.model = model
+    job.snapshots.reached(job.objects)
+    for called in (job.evaluate, lambda: model.forward(torch.ones(1, 2)), job.evaluate):
+        for _ in range(2):
+            job.end_step(StepSource.MANUAL)
+            called()
+            wait_for(lambda: not job.snapshots._is_busy, 20, "the snapshot to be written")
+    job.await_steps(5, 6)
+    assert "prismdbg.step" not in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("since", [0, 1])
+def test_a_model_may_be_trained_in_evaluation_mode(tmp_path: Path, since: int) -> None:
+    """Or in the other one from some step on."""
+    job = Job(tmp_path, 1)
+    job.snapshots.reached(job.objects)
+    for step in range(3):
+        job.model.train(step < since)
+        job.begin_step()
+        wait_for(lambda: not job.snapshots._is_busy, 20, "the snapshot to be written")
+        job.end_step()
+    job.begin_step()
+    job.await_steps(2, 3)
+    assert job.snapshot(3).random_at_forward is not None
+
+
+def test_a_second_optimizer_that_steps_after_the_forward_pass_needs_a_mark(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a generator's: the step ends with the discriminator's optimizer, and goes on with a forward pass."""
+    critic, model = torch.nn.Linear(2, 2), torch.nn.Linear(2, 2)
+    first, second = (torch.optim.SGD(each.parameters(), lr=0.1) for each in (critic, model))
+    job = Job(tmp_path, 1, critic=critic, model=model, first=first, second=second)
+    job.model = model
+    monkeypatch.setattr(state_snapshots.COUNTER, "optimizer", weakref.ref(first))
+    job.snapshots.reached(job.objects)
+    for _ in range(3):
+        critic(torch.ones(1, 2))
+        first.step()
+        job.end_step()
+        model(torch.ones(1, 2))
+        second.step()
+    said = capfd.readouterr().err
+    assert "optimizer second steps after the next forward pass: call prismdbg.step(n) at the top of the loop" in said
+    assert states_of(job.home) == []
+
+
+def test_a_second_optimizer_may_step_before_the_forward_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = torch.nn.Linear(2, 2)
+    first, second = (torch.optim.SGD([each], lr=0.1) for each in model.parameters())
+    job = Job(tmp_path, 2, model=model, first=first, second=second)
+    job.model = model
+    monkeypatch.setattr(state_snapshots.COUNTER, "optimizer", weakref.ref(first))
+    job.snapshots.reached(job.objects)
+    for _ in range(3):
+        job.begin_step()
+        first.step()
+        job.end_step()
+        second.step()
+    job.await_steps(2)
+
+
+def test_a_first_copy_in_inference_mode_is_no_harm_to_later_ones(tmp_path: Path) -> None:
+    job = Job(tmp_path, 1)
+    job.snapshots.reached(job.objects)
+    job.steps(1)
+    with torch.inference_mode():
+        job.begin_step()
+    job.await_steps(1)
+    job.end_step()
+    job.begin_step()
+    job.await_steps(1, 2)
+
+
+def test_a_program_may_pickle_and_copy_its_modules_while_a_snapshot_waits(tmp_path: Path) -> None:
+    """Where prismdbg is not there, it reads them; a copy's forward pass is not the model's."""
+    job = Job(tmp_path, 3)
+    job.snapshots.reached(job.objects)
+    job.steps(3)
+    pickled, copied = pickle.dumps(job.model), copy.deepcopy(job.model)
+    assert not [word for _, word, _ in pickletools.genops(pickled) if "prismdbg" in str(word)]
+    ones = torch.ones(1, 2)
+    assert torch.equal(copied(ones), pickle.loads(pickled)(ones)) and states_of(job.home) == []  # noqa: S301
+    job.begin_step()
+    job.await_steps(3)
+    assert torch.equal(copied(ones), job.model(ones))
+    assert pickle.dumps(copied)
 
 
 @pytest.mark.parametrize("is_part", [False, True], ids=["all of it", "a part"])
@@ -515,6 +667,31 @@ def test_a_snapshot_that_the_disk_does_not_take_is_left_out_alone(
     assert not job.recorder.windows, "payloads are kept as before"
 
 
+@pytest.mark.parametrize(
+    ("module", "limit", "says"),
+    [
+        ("state_snapshot", "MAX_JSON_BYTES", "the plain values of the registered objects take "),
+        (
+            "safetensors",
+            "MAX_HEADER_BYTES",
+            "the names and shapes of the tensors take 136 B, more than 64 B",
+        ),
+    ],
+)
+def test_a_snapshot_that_nobody_could_read_is_not_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str, limit: str, says: str
+) -> None:
+    job = Job(tmp_path, 1)
+    monkeypatch.setattr(f"prismdbg.capsule.{module}.{limit}", 64)
+    job.snapshots.reached(job.objects)
+    job.steps(1)
+    job.begin_step()
+    wait_for(lambda: job.notes, 20, "the snapshots to end")
+    ((kind, data),) = job.notes
+    assert kind == "no_state" and says in data["text"]
+    assert _names(job) == {"prologue"}
+
+
 def test_a_stderr_that_takes_nothing_reaches_neither_the_program_nor_the_snapshots(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -530,16 +707,34 @@ def test_a_stderr_that_takes_nothing_reaches_neither_the_program_nor_the_snapsho
     assert [kind for kind, _ in job.notes] == ["state_snapshot", "no_state"]
 
 
-def test_a_recorder_that_fails_where_snapshots_end_reaches_nobody(tmp_path: Path) -> None:
+def test_a_recorder_that_fails_where_snapshots_end_reaches_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("_handler", "_recorded", "_give_up", "_step", "_is_reached"):
+        monkeypatch.setattr(restore_point, name, getattr(restore_point, name))
     job = Job(tmp_path, 1)
 
     def broken(*_: Any) -> None:
         raise RuntimeError("not today")
 
     job.recorder.window = broken  # type: ignore[method-assign]
+    restore_point.answer_with(lambda _: None)
     job.snapshots.give_up("a reason")
+    assert not restore_point.is_awaited(), "no adapter says that it registers"
     job.snapshots.reached({})
     assert job.notes == [("no_state", {"text": "a reason"})]
+
+
+def test_where_snapshots_end_the_program_s_objects_are_free(tmp_path: Path) -> None:
+    job = Job(tmp_path, 1)
+    job.snapshots.reached(job.objects)
+    job.steps(1)  # one waits for the next forward pass
+    job.snapshots.give_up("a reason")
+    model = weakref.ref(job.model)
+    job.objects.clear()
+    del job.model
+    gc.collect()
+    assert model() is None
 
 
 def _names(job: Job) -> set[str]:
