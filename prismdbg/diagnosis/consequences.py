@@ -39,10 +39,11 @@ def _after_its_wait(died: Died, stops: Sequence[Stopped]) -> Died:
 
 def _ended_a_wait(died: Died, stop: Stopped) -> bool:
     """As NCCL's watchdog aborts a rank whose call takes too long."""
-    timeouts = [wait.collective.timeout_ms * 1_000_000 for wait in stop.stall.waits if wait.rank == died.ranks[0]]
+    timeouts = [wait.collective.timeout_ms for wait in stop.stall.waits if wait.rank == died.ranks[0]]
     if not timeouts or stop.waited_ns is None:
         return False
-    least_ns = LONG_WAIT_NS if died.signal == signal.SIGABRT else min(_HANG_NS, timeouts[0] or _HANG_NS)
+    timeout_ns = timeouts[0] * 1_000_000 if timeouts[0] > 0 else _HANG_NS  # most calls have none of their own
+    least_ns = LONG_WAIT_NS if died.signal == signal.SIGABRT else min(_HANG_NS, timeout_ns)
     return stop.waited_ns >= least_ns
 
 

@@ -15,6 +15,7 @@ from prismdbg.diagnosis.evidence import Evidence
 from prismdbg.log.columns import LogColumns
 from prismdbg.log.distinct import distinct
 from prismdbg.log.segment import Ints
+from prismdbg.model.collective import UNNAMED
 from prismdbg.model.frame import source_of
 
 NOWHERE = -1
@@ -52,11 +53,12 @@ def is_op(log: LogColumns, wanted: frozenset[str] | set[str], rows: Ints | None 
 
 
 def groups(evidence: Evidence) -> list[str]:
-    """Those in which something was issued, in the order of ranks and of their logs."""
+    """Those with a name in which something was issued, in the order of ranks and of their logs."""
     found: dict[str, None] = {}
     for log in evidence.columns.values():
         numbers, first, _ = distinct(log.group)
         found |= dict.fromkeys(log.texts.get(int(number), "") for number in numbers[np.argsort(first)])
+    found.pop(UNNAMED, None)
     return list(found)
 
 

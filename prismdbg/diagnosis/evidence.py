@@ -14,7 +14,7 @@ from prismdbg.diagnosis.progress import Progress
 from prismdbg.log.columns import LogColumns
 from prismdbg.log.rank_log import columns_of
 from prismdbg.log.segment import Ints
-from prismdbg.model.collective import Group
+from prismdbg.model.collective import UNNAMED, Group
 from prismdbg.telemetry.series import Telemetry
 
 if TYPE_CHECKING:
@@ -141,14 +141,14 @@ class Evidence:
     def group(self, name: str) -> Group:
         """As any rank described it."""
         for log in self.logs.values():
-            if name in log.groups:
+            if name in log.groups and name != UNNAMED:
                 return log.groups[name]
         return Group(name=name, ranks=())
 
     def is_one_group(self, name: str) -> bool:
         """Whether all logs that describe a group of that name mean the same ranks. torch gives names again after
         `destroy_process_group`, and to groups that were split from different parents."""
-        return len({log.groups[name].ranks for log in self.logs.values() if name in log.groups}) < 2
+        return name != UNNAMED and len({log.groups[name].ranks for log in self.logs.values() if name in log.groups}) < 2
 
     @property
     def known_world_size(self) -> int:

@@ -14,7 +14,7 @@ from prismdbg.diagnosis.outlived import was_outlived
 from prismdbg.diagnosis.reached import Reached
 from prismdbg.log.columns import LogColumns
 from prismdbg.log.whole_batch import whole_batch
-from prismdbg.model.collective import Collective, Group
+from prismdbg.model.collective import UNNAMED, Collective, Group
 
 MOST_HELD = 32
 
@@ -74,7 +74,8 @@ class Progress:
         return self.has_died or self.incident is not None or self.exit_code is not None
 
     def group(self, name: str) -> Group:
-        return self.groups.get(name, Group(name=name, ranks=()))
+        nobody = Group(name=name, ranks=())
+        return self.groups.get(name, nobody) if name != UNNAMED else nobody
 
     def has_come(self, key: CollectiveKey) -> bool:
         """Whether this rank has issued its part of it. True also where its log cannot tell."""

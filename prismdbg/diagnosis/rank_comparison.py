@@ -16,7 +16,7 @@ import numpy as np
 from prismdbg.diagnosis.match import WRONG, match
 from prismdbg.errors import CapsuleError, UsageError
 from prismdbg.log.columns import NOT_ENDED, LogColumns
-from prismdbg.model.collective import Collective, State, TensorMeta, group_title
+from prismdbg.model.collective import UNNAMED, Collective, State, TensorMeta, group_title
 from prismdbg.model.meanwhile import one_by_one
 from prismdbg.model.moment import Moment
 from prismdbg.model.ops import Movement, ops_of
@@ -181,7 +181,7 @@ def _by_moment(a: LogColumns, b: LogColumns) -> tuple[Rows, Alone | None]:
 def _by_sequence(a: LogColumns, b: LogColumns) -> tuple[Rows, None]:
     """Rows of one collective of a group that both are in. A rank that lacks one never came, which `why` says."""
     pairs = []
-    for name in sorted(set(a.groups) & set(b.groups)):
+    for name in sorted((set(a.groups) & set(b.groups)) - {UNNAMED}):
         if {a.rank, b.rank} <= set(a.groups[name].ranks):
             rows = [np.flatnonzero(np.isin(log.group, _numbers(log, name)) & ~log.is_p2p) for log in (a, b)]
             _, at_a, at_b = np.intersect1d(a.seq[rows[0]], b.seq[rows[1]], return_indices=True)

@@ -45,6 +45,11 @@ def runs_of(tensors: tuple[TensorMeta, ...]) -> tuple[tuple[TensorMeta, int], ..
     return tensors.runs if isinstance(tensors, Tensors) else tuple((meta, 1) for meta in tensors)
 
 
+# The name of process groups that a program makes by hand. Each rank counts the calls in all of its own together, so
+# what two ranks call in them cannot be compared, and who is in one is not known.
+UNNAMED = ""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
     """A process group. `ranks` are global ranks in group order; `desc` is the axis or "default_pg"."""

@@ -12,7 +12,7 @@ import torch.distributed as dist
 
 from prismdbg.capsule.secrets import own_rules
 from prismdbg.model import user_code
-from prismdbg.rank.program import clocks, dates
+from prismdbg.rank.program import clocks, dates, process_runs
 from prismdbg.rank.program.not_compiled import not_compiled
 from prismdbg.rank.program.stderr import say
 from prismdbg.rank.recording.backward_pass import BackwardPass
@@ -90,6 +90,7 @@ def _record(config: RankConfig) -> None:
         COUNTER.listen(snapshots.on_step)
     COUNTER.install()
     exception_hooks.install(Witness())
+    process_runs.listen_to_end(lambda _: recorder.tidy())
     os.register_at_fork(after_in_child=lambda: _in_child(recording))
 
 

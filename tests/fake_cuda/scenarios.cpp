@@ -80,8 +80,8 @@ void finds_what_the_host_finds() {
       expect(floats == 0 || std::memcmp(look->copies()[0].data, data.data(), floats * sizeof(float)) == 0, "another copy");
     }
   }
-  for (const Numbers numbers : {Numbers::exact, Numbers::float8_e5m2, Numbers::float16, Numbers::bfloat16, Numbers::float32,
-                                Numbers::float64}) {
+  for (const Numbers numbers : {Numbers::exact, Numbers::float8_e5m2, Numbers::float8_e4m3fn, Numbers::float8_e8m0fnu,
+                                Numbers::float16, Numbers::bfloat16, Numbers::float32, Numbers::float64}) {
     for (uint32_t bits = 0; bits < (1 << 16); bits += 7) {  // of exponents that are all set, and of those that are not
       const uint16_t words[] = {0, 0, 0, static_cast<uint16_t>(bits), 1, 1, 1, 1};
       const Span span{words, sizeof words, numbers};

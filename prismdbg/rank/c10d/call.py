@@ -77,7 +77,8 @@ class Call:
 
     @property
     def timeout_ms(self) -> int:
-        return int(self._argument(self.spec.timeout, -1))
+        """As much of it as its field in the log holds, which is 24 days."""
+        return min(int(self._argument(self.spec.timeout, -1)), 2**31 - 1)
 
     @property
     def device(self) -> str:

@@ -29,6 +29,7 @@ from prismdbg.rank.emulation.recorder import EmulatedRecorder
 from prismdbg.rank.emulation.scheduler_client import SchedulerClient
 from prismdbg.rank.emulation.store import StoreState
 from prismdbg.rank.emulation.world import StepLimit, install_world, refuse_ranks
+from prismdbg.rank.program import process_runs
 from prismdbg.rank.program.isolation import ours
 from prismdbg.rank.program.stderr import say
 from prismdbg.rank.recording import exception_hooks
@@ -92,6 +93,7 @@ def _begin(config: RankConfig, serve: Serve) -> None:
     reads = Reads(lambda: peers.rests_on_assumptions)
     reads.install()
     exception_hooks.install(_Witness(recording, peers, reads, recorder))
+    process_runs.listen_to_end(lambda _: recorder.tidy())
     os.register_at_fork(after_in_child=lambda: _in_child(recording))
     if settings.together:
         atexit.register(real.settle)  # after all that the program has registered

@@ -161,6 +161,7 @@ void bind_window_and_park(py::module_& m) {
   m.def("refuse", &refuse_collectives);
   m.def("in_flight", [] { return state().recorder.in_flight(); }, WithoutLock());
   m.def("close_log", &close_log, WithoutLock());
+  m.def("tidy", &tidy, WithoutLock());
   m.def("reopen_log", [] { state().recorder.reopen_log(); }, WithoutLock());
   m.def("stats", &stats);
   m.def("moment", &moment, "(step, collective)");

@@ -28,6 +28,11 @@ def listen(raised: Callable[[BaseException], None], ended: Callable[[int], None]
     """`raised`: is told of an exception that ends the run, not of SystemExit. `ended`: is told the exit code, of a
     forked process alone: `atexit` tells the end of any other."""
     _raised.append(raised)
+    listen_to_end(ended)
+
+
+def listen_to_end(ended: Callable[[int], None]) -> None:
+    """`ended` is told the exit code after all that listened before."""
     _ended.append(ended)
 
 

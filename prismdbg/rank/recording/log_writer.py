@@ -307,7 +307,7 @@ class PayloadWriter:
             if not self._queue.is_direct:  # the program goes on to use them
                 parts = [memoryview(bytes(part)) for part in parts]
             path = self._folder / fmt.payload_segment(index)
-            self._queue.do(size, partial(_append, path, parts, start))
+            self._queue.do(size, partial(_append, path, parts, start), is_required=False)
             if limit_bytes:
                 self._drop_above(limit_bytes)
             return index, start, size

@@ -34,6 +34,7 @@ from prismdbg.rank.recording.write_queue import WriteQueue
 _OWN_FILES = (str(Path(__file__).parents[1]),)
 STACK_DEPTH = 48
 LONGEST_TEXT = 8192
+_PAYLOADS_LOST, _EVENTS_LOST = "payloads are no longer recorded", "events are no longer recorded"
 
 
 class PythonRecorder:
@@ -357,7 +358,7 @@ class PythonRecorder:
             return self._payloads.write(parts, self._counters.step, self._window_bytes)
         except OSError as error:
             self._window_on = False
-            self._say_lost(f"payloads are no longer recorded: {error}")
+            self._say_lost(f"{_PAYLOADS_LOST}: {error}")
             return None
 
     def rescue(self, call: Call, record_id: int) -> bool | int:
@@ -383,10 +384,10 @@ class PythonRecorder:
 
     def _lose(self, error: Exception) -> None:
         self._mode = 0
-        self._say_lost(f"events are no longer recorded: {error!r}")
+        self._say_lost(f"{_EVENTS_LOST}: {error!r}")
 
     def _say_lost(self, text: str) -> None:
-        if self._lost:
+        if self._lost and not (text.startswith(_EVENTS_LOST) and self._lost.startswith(_PAYLOADS_LOST)):
             return
         self._lost = text
         try:

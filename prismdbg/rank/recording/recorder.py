@@ -86,6 +86,11 @@ class Recorder(Protocol):
 
     def reopen_log(self) -> None: ...
 
+    def tidy(self) -> None:
+        """At the end of the program: waits for what is still to be written, some seconds at most. Recording may go on.
+        `atexit` calls it, too."""
+        ...
+
     def stats(self) -> dict[str, Any]:
         """`entering`: threads on their way from the gate to their call's record, hashing what it sends."""
         ...

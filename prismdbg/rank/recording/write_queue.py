@@ -25,7 +25,8 @@ class WriteQueue:
         self._pid = os.getpid()
         self._changed = threading.Condition()
         self._tasks: deque[tuple[int, Callable[[], object]]] = deque()  # the first one is under way
-        self._waiting_bytes = 0
+        self._waiting_bytes = 0  # of those that are not large
+        self._has_large = False  # one of more bytes than all the others may have
         self._failure = ""  # of a task: those behind it are dropped
         self._refusal = ""  # no further task is taken; those that wait are done
         self._thread: threading.Thread | None = None
@@ -35,22 +36,35 @@ class WriteQueue:
         if failure := self._failure or self._refusal:
             raise OSError(errno.EIO, failure)
 
-    def do(self, size_bytes: int, task: Callable[[], object]) -> None:
-        """Now, or by the thread. `size_bytes`: what the task keeps in memory until then."""
+    def do(self, size_bytes: int, task: Callable[[], object], *, is_required: bool = True) -> None:
+        """Now, or by the thread. `size_bytes`: what the task keeps in memory until then. Raises `OSError` where too
+        much waits, and from then on always if the task `is_required`: what follows it means nothing without it."""
         if self.is_direct:
             task()
             return
         size_bytes += _TASK_BYTES
         with self._changed:
             self.check()
-            if self._waiting_bytes and self._waiting_bytes + size_bytes > _MOST_WAITING_BYTES:
-                self._refusal = "the file system of the log is too slow, or does not answer"
-                self.check()
-            self._waiting_bytes += size_bytes
+            if not self._has_room(size_bytes):
+                refusal = "the file system of the log is too slow, or does not answer"
+                self._refusal = refusal if is_required else ""
+                raise OSError(errno.EIO, refusal)
+            self._count(size_bytes, 1)
             self._tasks.append((size_bytes, task))
             if self._thread is None:
                 self._thread = start_own_thread("prismdbg-keeper", self._run)
             self._changed.notify_all()
+
+    def _has_room(self, size_bytes: int) -> bool:
+        if size_bytes > _MOST_WAITING_BYTES:
+            return not self._has_large
+        return self._waiting_bytes + size_bytes <= _MOST_WAITING_BYTES
+
+    def _count(self, size_bytes: int, sign: int) -> None:
+        if size_bytes > _MOST_WAITING_BYTES:
+            self._has_large = sign > 0
+        else:
+            self._waiting_bytes += sign * size_bytes
 
     def flush(self) -> None:
         """What was posted before is written. `OSError` where it cannot be, or takes longer than the job may wait."""
@@ -69,7 +83,7 @@ class WriteQueue:
             failure = self._failure or _failure_of(task)
             with self._changed:
                 self._failure = self._failure or failure
-                self._waiting_bytes -= size_bytes
+                self._count(size_bytes, -1)
                 self._tasks.popleft()
                 self._changed.notify_all()
 

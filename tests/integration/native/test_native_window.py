@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 import struct
+import subprocess
 from pathlib import Path
 
-from native_ranks import Ran, run_job
+import pytest
+from native_ranks import JOBS, Ran, run_job
 
 from prismdbg.capsule.log.reader import read_payload
 from prismdbg.errors import CapsuleError
 from prismdbg.model.collective import PayloadRef, State
+from prismdbg.rank.native import build as native_build
 
+NATIVE = native_build.SOURCES
+STORE = (
+    *("recorder/payload_store", "recorder/payload_slot", "recorder/spare_segments"),
+    *("log/segment_supply", "log/segment", "log/write_queue", "process/background_thread", "process/descriptor"),
+)
 MIB = 1 << 20
 
 
@@ -86,6 +95,14 @@ def test_a_payload_larger_than_the_window_ends_only_the_window(tmp_path: Path) -
     assert [note.kind for note in log.notes] == ["lost"]
 
 
+def test_a_payload_larger_than_all_that_may_wait_for_a_file_server_is_kept(tmp_path: Path) -> None:
+    (one,) = run_job(tmp_path, "window", 1, "distant")
+    log = one.log()
+    sizes = [c.payload.size_bytes if c.payload else None for c in log.collectives]
+    assert sizes == [65 * MIB, 100, 65 * MIB, 100]
+    assert readable(one) == {0: 2 * 65 * MIB + 200} and not log.notes
+
+
 def test_small_payloads_of_the_beginning_outlive_what_is_larger(tmp_path: Path) -> None:
     """One that is larger than the window is left out alone. They are in the prologue,
     and later go first as any others."""
@@ -122,6 +139,25 @@ def test_what_completes_while_the_log_is_closed_is_written_when_it_is_reopened(t
     received = log.collectives[0]
     assert received.payload is not None
     assert read_payload(ran[0].folder, received.payload) == struct.pack("<1000f", *range(1000))
+
+
+def test_payloads_after_a_park_that_failed_stand_in_no_others_place(tmp_path: Path) -> None:
+    """One was written for so long that the log could not be closed."""
+    compiler = shutil.which("g++")
+    if compiler is None:
+        pytest.skip("needs g++")
+    program = tmp_path / "program"
+    sources = [JOBS / "failed_close.cpp", *(NATIVE / f"{name}.cpp" for name in STORE)]
+    command = [compiler, "-std=c++20", "-O1", "-Wall", "-Wextra", "-Werror", f"-I{NATIVE}", "-rdynamic"]
+    subprocess.run([*command, *map(str, sources), "-o", str(program)], check=True, timeout=120)
+    folder = tmp_path / "log"
+    folder.mkdir()
+    ended = subprocess.run([program, folder], capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 0, ended.stderr
+    places = [tuple(map(int, line.split())) for line in ended.stdout.splitlines()]
+    payloads = [b"b" * 50, b"a" * 100, b"c" * 60]
+    for (segment, offset), expected in zip(places, payloads, strict=True):
+        assert read_payload(folder, PayloadRef(segment, offset, len(expected))) == expected
 
 
 def test_a_payload_that_finds_no_file_after_a_park_ends_the_window_alone(tmp_path: Path) -> None:

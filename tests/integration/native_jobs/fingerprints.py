@@ -43,6 +43,13 @@ for dtype, size in itertools.product(FLOATING + OTHERS, SIZES):
             bad[place] = value
             compare(bad.to(dtype))
             assert native.fingerprint([bad.to(dtype)])[1]
+for dtype in (torch.float8_e4m3fn, torch.float8_e4m3fnuz, torch.float8_e5m2fnuz, torch.float8_e8m0fnu):
+    every = torch.arange(256, dtype=torch.uint8).view(dtype)
+    is_nan = every.float().isnan()
+    compare(every)
+    compare(every[~is_nan])
+    for value in every[is_nan]:
+        compare(torch.cat([every[~is_nan].view(torch.uint8), value.view(1).view(torch.uint8)]).view(dtype))
 compare(torch.randn(30, 40).t(), torch.randn(5, 6, 7).permute(2, 0, 1), torch.tensor(3.0))
 compare(torch.tensor([3.4e38, 3.4e38]))
 conjugate = torch.randn(30, 40, dtype=torch.complex64).conj()

@@ -38,12 +38,12 @@ def describe(group: Any) -> None:
     native.append(Kind.GROUP, json.dumps(body).encode())
 
 
-def record(*, event_segment_bytes: int = 1 << 20, payload_segment_bytes: int = 1 << 20) -> None:
-    """Installs the kernels and opens the log."""
+def record(*, event_segment_bytes: int = 1 << 20, payload_segment_bytes: int = 1 << 20, direct: bool = True) -> None:
+    """Installs the kernels and opens the log. `direct`: on a file system that always answers."""
     torch.set_num_threads(1)
     native.install(schemas.read().positions())
     native.on_group(describe)
-    native.open(str(FOLDER), RANK, event_segment_bytes, payload_segment_bytes, True, True, True, False, True)
+    native.open(str(FOLDER), RANK, event_segment_bytes, payload_segment_bytes, True, True, True, False, direct)
     native.mode(1)
 
 

@@ -138,6 +138,20 @@ def too_large() -> None:
     assert native.stats()["mode"] == 1
 
 
+def distant() -> None:
+    """What is larger than all that may wait for a file server, in one tensor and in several."""
+    native.window(True, 0, 0)
+    receive(65 * MIB)
+    receive(100)
+    wait_for(lambda: on_disk_bytes() > 65 * MIB, 60, "the payload to be written")
+    parts = [torch.zeros(13 * MIB, dtype=torch.uint8) for _ in range(5)]
+    dist.all_reduce_coalesced(parts)
+    receive(100)
+    native.close_log()
+    native.reopen_log()
+    assert native.stats()["lost"] == ""
+
+
 def beginning() -> None:
     """Small payloads outlive all that is larger, until the restore point; then they are the oldest of the window."""
     native.window(True, 0, 4 * MIB)
@@ -176,7 +190,7 @@ def many_small() -> None:
     assert native.keep_small(0, 0) == (0, 3 * 4 * 1024)
 
 
-rank.record()
+rank.record(direct=ARGUMENTS[0] != "distant")
 rank.join()
 {
     scenario.__name__: scenario
@@ -189,6 +203,7 @@ rank.join()
         large,
         watched,
         too_large,
+        distant,
         beginning,
         many_small,
     )

@@ -18,7 +18,7 @@ from typing import Any
 import psutil
 import pytest
 from chain import prismdbg
-from file_server import FileServer, missing, served
+from file_server import FileServer, missing, no_slow_one, served
 from jobs import (
     JOB_BOUND_S,
     Ended,
@@ -457,6 +457,24 @@ def test_on_a_file_system_with_a_server_nothing_is_lost(native: bool, tmp_path: 
         assert len(log.collectives) == 1000 and all(c.state is State.COMPLETED for c in log.collectives)
         assert all(len(read_payload(recorded.folder(0), c.payload)) == 800 for c in log.collectives if c.payload)
         assert sum(c.payload is not None for c in log.collectives) == 1000
+
+
+@pytest.mark.skipif(bool(no_slow_one()), reason=no_slow_one() or "a file server can be slow")
+@pytest.mark.parametrize("native", [True, False])
+def test_the_log_of_a_rank_that_multiprocessing_forked_is_whole(native: bool, tmp_path: Path) -> None:
+    """Such a process ends without a word to Python's `atexit`, and the file server is slow."""
+    home = tmp_path / "served"
+    home.mkdir()
+    folder = prepare_run(tmp_path / "run", native=native, local=str(home), event_segment_bytes=64 << 10)
+    environment = job_environment(folder.inject, folder.config, plain_environment())
+    command = [sys.executable, str(PROGRAMS / "forks_ranks.py"), str(tmp_path / "met"), "direct"]
+    with served(home, tmp_path, cached=True, reply_s=0.002) as server:
+        with server.slow():
+            ended = run(command, tmp_path / "output.txt", env=environment)
+        assert ended.code == 0, ended.output
+        logs = [read_log(home / "ranks" / str(rank)) for rank in range(2)]
+    remove_sockets(folder)
+    assert [(len(log.collectives), log.notes[-1].kind) for log in logs] == [(3, "exit")] * 2
 
 
 # what stands beside the job

@@ -156,6 +156,7 @@ def all_to_all(at: Place) -> list[Tensor] | str:
 def barriers(at: Place) -> None:
     dist.barrier()
     dist.barrier(async_op=True).wait()
+    dist.barrier(timeout=timedelta(days=50))  # more milliseconds than 32 bits have
     dist.monitored_barrier()
     dist.monitored_barrier(timeout=timedelta(seconds=60), wait_all_ranks=True)
 

@@ -25,7 +25,7 @@ from prismdbg.diagnosis.nonfinite import Birth, FirstNonfinite
 from prismdbg.diagnosis.stops import How, Stopped
 from prismdbg.diagnosis.verdict import Certainty, Verdict
 from prismdbg.diagnosis.why import Diagnosis, diagnose
-from prismdbg.model.collective import Frame, State
+from prismdbg.model.collective import UNNAMED, Frame, Group, State
 from prismdbg.model.moment import Moment
 from tests.unit.logs import MILLISECOND_NS, WORLD, Job, Tensors, chain_of_waits, circle_of_waits, put_on_device
 
@@ -1056,3 +1056,28 @@ def test_nobody_is_accused_where_all_logs_match(calls: list[tuple[str, str, int,
 
     assert diagnosis.verdicts == ()
     assert diagnosis.missing == ()
+
+
+class TestGroupsWithoutAName:
+    """A program may make them by hand; each rank counts the calls in all of its own together."""
+
+    def job(self) -> Job:
+        """Rank 0 is in a group with rank 1, and in another one with rank 2."""
+        job = Job(3)
+        for rank in job.ranks:
+            job.logs[rank].groups[UNNAMED] = Group(name=UNNAMED, ranks=(0, 1), backend="gloo")
+        job.steps(3)
+        job.call(group=UNNAMED, only={0, 1}, tensors=Tensors(shape=(3,)))
+        job.call(group=UNNAMED, only={0, 2}, tensors=Tensors(shape=(5,)))
+        return job
+
+    def test_their_calls_are_not_compared(self) -> None:
+        job = self.job()
+        job.exits()
+        assert diagnose(evidence(job)).verdicts == ()
+
+    def test_nobody_is_accused_of_not_coming(self) -> None:
+        job = self.job()
+        job.call(group=UNNAMED, only={0}, done=False)
+        stopped = [one for one in diagnose(evidence(job)).verdicts if isinstance(one, Stopped)]
+        assert all(not one.absent and not one.stall.never_came for one in stopped)

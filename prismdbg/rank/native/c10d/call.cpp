@@ -3,6 +3,9 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/csrc/distributed/c10d/Types.hpp>
 
+#include <algorithm>
+#include <cstdint>
+
 #include "c10d/hooks.h"
 #include "log/bytes_of.h"
 #include "recorder/sketch.h"
@@ -69,7 +72,7 @@ Ticket Call::issue(Recorder& recorder) {
   issue.is_async = op_.async_op >= 0 && !is_sync();
   issue.root = root_;
   issue.tag = static_cast<int32_t>(number(op_.tag, 0));
-  issue.timeout_ms = static_cast<int32_t>(number(op_.timeout, -1));
+  issue.timeout_ms = static_cast<int32_t>(std::min<int64_t>(number(op_.timeout, -1), INT32_MAX));
   issue.reduce_op = reduce_op();
   const std::string device = place_of(this->device());
   issue.device = device;

@@ -20,6 +20,10 @@ Numbers numbers_of(c10::ScalarType type) {
     case c10::ScalarType::Double:
     case c10::ScalarType::ComplexDouble: return Numbers::float64;
     case c10::ScalarType::Float8_e5m2: return Numbers::float8_e5m2;
+    case c10::ScalarType::Float8_e4m3fn: return Numbers::float8_e4m3fn;
+    case c10::ScalarType::Float8_e5m2fnuz:
+    case c10::ScalarType::Float8_e4m3fnuz: return Numbers::float8_fnuz;
+    case c10::ScalarType::Float8_e8m0fnu: return Numbers::float8_e8m0fnu;
     default: return Numbers::exact;
   }
 }

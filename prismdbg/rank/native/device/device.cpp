@@ -12,7 +12,7 @@ constexpr uint32_t kPlaces = 8192;
 constexpr size_t kBlockBytes = kBlockWords * sizeof(uint64_t);
 constexpr unsigned kThreads = 256;  // of a block; the kernel has room for 8 warps
 
-// The bits of a floating-point number's lane, and those that are all set in NaN and Inf.
+// The bits of a floating-point number's lane, and those that are all set in NaN and Inf alone.
 struct Lane {
   uint32_t bits;
   uint64_t exponent;
@@ -20,8 +20,11 @@ struct Lane {
 
 Lane lane_of(Numbers numbers) {
   switch (numbers) {
-    case Numbers::exact: return {0, 0};
+    case Numbers::exact:
+    case Numbers::float8_fnuz: return {0, 0};  // of devices that are none of CUDA's
     case Numbers::float8_e5m2: return {8, 0x7C};
+    case Numbers::float8_e4m3fn: return {8, 0x7F};
+    case Numbers::float8_e8m0fnu: return {8, 0xFF};
     case Numbers::float16: return {16, 0x7C00};
     case Numbers::bfloat16: return {16, 0x7F80};
     case Numbers::float32: return {32, 0x7F800000};

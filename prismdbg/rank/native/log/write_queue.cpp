@@ -17,15 +17,38 @@ void WriteQueue::check() const {
   }
 }
 
-void WriteQueue::post(size_t size_bytes, std::function<void()> task) {
+bool WriteQueue::Waiting::has_room(size_t more_bytes) const {
+  return more_bytes > kMostWaitingBytes ? !has_large : size_bytes + more_bytes <= kMostWaitingBytes;
+}
+
+void WriteQueue::Waiting::add(size_t more_bytes) {
+  if (more_bytes > kMostWaitingBytes) {
+    has_large = true;
+  } else {
+    size_bytes += more_bytes;
+  }
+}
+
+void WriteQueue::Waiting::remove(size_t done_bytes) {
+  if (done_bytes > kMostWaitingBytes) {
+    has_large = false;
+  } else {
+    size_bytes -= done_bytes;
+  }
+}
+
+void WriteQueue::post(size_t size_bytes, std::function<void()> task, bool is_required) {
   check();
   {
     const std::lock_guard<std::mutex> lock(waiting_->mutex);
-    if (waiting_->size_bytes != 0 && waiting_->size_bytes + size_bytes > kMostWaitingBytes) {
-      waiting_->failure = "the file system of the log does not keep up, or does not answer";
-      throw std::system_error(EAGAIN, std::generic_category(), waiting_->failure);
+    if (!waiting_->has_room(size_bytes)) {
+      const std::string refusal = "the file system of the log does not keep up, or does not answer";
+      if (is_required) {
+        waiting_->failure = refusal;
+      }
+      throw std::system_error(EAGAIN, std::generic_category(), refusal);
     }
-    waiting_->size_bytes += size_bytes;
+    waiting_->add(size_bytes);
   }
   const bool is_posted = background_.post([waiting = waiting_, size_bytes, task = std::move(task)] {
     std::string failure;
@@ -35,7 +58,7 @@ void WriteQueue::post(size_t size_bytes, std::function<void()> task) {
       failure = error.what();
     }
     const std::lock_guard<std::mutex> lock(waiting->mutex);
-    waiting->size_bytes -= size_bytes;
+    waiting->remove(size_bytes);
     if (waiting->failure.empty()) {
       waiting->failure = failure;
     }

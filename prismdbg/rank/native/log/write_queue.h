@@ -22,15 +22,21 @@ class WriteQueue {
   bool is_direct() const { return is_direct_; }
   BackgroundThread& background() const { return background_; }
   // Where it is not direct: `task` runs later, in order, and holds that many bytes until then. Throws
-  // std::system_error where an earlier one failed, or too much waits.
-  void post(size_t size_bytes, std::function<void()> task);
+  // std::system_error where an earlier one failed, or too much waits; from then on always if the task `is_required`: what
+  // follows it means nothing without it.
+  void post(size_t size_bytes, std::function<void()> task, bool is_required = true);
   // Throws where what was posted has failed.
   void check() const;
 
  private:
   struct Waiting {
-    std::mutex mutex;
-    size_t size_bytes = 0;
+    bool has_room(size_t more_bytes) const;
+    void add(size_t more_bytes);
+    void remove(size_t done_bytes);
+
+    std::mutex mutex;  // for all of these
+    size_t size_bytes = 0;   // of those that are not large
+    bool has_large = false;  // one of more bytes than all the others may have
     std::string failure;
   };
 

@@ -23,21 +23,31 @@ PRISMDBG_VECTORIZED uint64_t weighted_sum(const uint8_t* bytes, const uint64_t* 
   return sum;
 }
 
-// True if any lane of `Lane` bits has all of `exponent` set. The maximum vectorizes and needs no early exit.
-template <typename Lane, Lane exponent>
+// True if any lane of `Lane` bits, those of `flipped` inverted, has all of `exponent` set. The maximum vectorizes and needs
+// no early exit.
+template <typename Lane, Lane exponent, Lane flipped = 0>
 inline __attribute__((always_inline)) bool any_saturated(const uint8_t* bytes, size_t size_bytes) {
   Lane highest = 0;
   for (size_t i = 0; i < size_bytes / sizeof(Lane); ++i) {
     Lane lane;
     std::memcpy(&lane, bytes + i * sizeof lane, sizeof lane);
-    lane &= exponent;
+    lane = (lane ^ flipped) & exponent;
     highest = highest > lane ? highest : lane;
   }
   return highest == exponent;
 }
 
-PRISMDBG_VECTORIZED bool nonfinite_float8(const uint8_t* bytes, size_t size_bytes) {
+PRISMDBG_VECTORIZED bool nonfinite_float8_e5m2(const uint8_t* bytes, size_t size_bytes) {
   return any_saturated<uint8_t, 0x7C>(bytes, size_bytes);
+}
+PRISMDBG_VECTORIZED bool nonfinite_float8_e4m3fn(const uint8_t* bytes, size_t size_bytes) {
+  return any_saturated<uint8_t, 0x7F>(bytes, size_bytes);
+}
+PRISMDBG_VECTORIZED bool nonfinite_float8_fnuz(const uint8_t* bytes, size_t size_bytes) {
+  return any_saturated<uint8_t, 0xFF, 0x7F>(bytes, size_bytes);
+}
+PRISMDBG_VECTORIZED bool nonfinite_float8_e8m0fnu(const uint8_t* bytes, size_t size_bytes) {
+  return any_saturated<uint8_t, 0xFF>(bytes, size_bytes);
 }
 PRISMDBG_VECTORIZED bool nonfinite_float16(const uint8_t* bytes, size_t size_bytes) {
   return any_saturated<uint16_t, 0x7C00>(bytes, size_bytes);
@@ -98,7 +108,10 @@ uint64_t Fingerprint::scan_block(const uint8_t* block, size_t size_bytes, Number
 void Fingerprint::look(const uint8_t* data, size_t size_bytes, Numbers numbers) {
   switch (numbers) {
     case Numbers::exact: return;
-    case Numbers::float8_e5m2: nonfinite_ = nonfinite_float8(data, size_bytes); return;
+    case Numbers::float8_e5m2: nonfinite_ = nonfinite_float8_e5m2(data, size_bytes); return;
+    case Numbers::float8_e4m3fn: nonfinite_ = nonfinite_float8_e4m3fn(data, size_bytes); return;
+    case Numbers::float8_fnuz: nonfinite_ = nonfinite_float8_fnuz(data, size_bytes); return;
+    case Numbers::float8_e8m0fnu: nonfinite_ = nonfinite_float8_e8m0fnu(data, size_bytes); return;
     case Numbers::float16: nonfinite_ = nonfinite_float16(data, size_bytes); return;
     case Numbers::bfloat16: nonfinite_ = nonfinite_bfloat16(data, size_bytes); return;
     case Numbers::float32: nonfinite_ = nonfinite_float32(data, size_bytes); return;

@@ -8,7 +8,17 @@
 namespace prismdbg {
 
 // How the bytes of a tensor hold floating-point numbers, if they do.
-enum class Numbers : uint8_t { exact, float8_e5m2, float16, bfloat16, float32, float64 };
+enum class Numbers : uint8_t {
+  exact,
+  float8_e5m2,
+  float8_e4m3fn,  // this one and the next two have no infinity, and NaN where all bits but the sign are set,
+  float8_fnuz,    // where only that of the sign is,
+  float8_e8m0fnu,  // and where all are set
+  float16,
+  bfloat16,
+  float32,
+  float64
+};
 
 // Contiguous bytes of one tensor.
 struct Span {

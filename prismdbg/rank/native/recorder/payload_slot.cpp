@@ -27,37 +27,34 @@ PayloadSlot::~PayloadSlot() {
 }
 
 void PayloadSlot::add(const uint8_t* data, size_t size_bytes) {
-  if (gathered_.size() + size_bytes > kGatherBytes) {
+  if (file_ && file_->opened && memory_->size() + size_bytes > kGatherBytes) {
     flush();
+    if (size_bytes > kGatherBytes) {
+      write(data, size_bytes);
+      return;
+    }
   }
-  if (size_bytes > kGatherBytes) {
-    write(data, size_bytes);
-  } else {
-    gathered_.insert(gathered_.end(), data, data + size_bytes);
-  }
+  memory_->insert(memory_->end(), data, data + size_bytes);
 }
 
 void PayloadSlot::flush() {
-  write(gathered_.data(), gathered_.size());
-  gathered_.clear();
-}
-
-void PayloadSlot::write(const uint8_t* data, size_t size_bytes) {
-  if (!file_) {
-    memory_->insert(memory_->end(), data, data + size_bytes);
-    return;
-  }
-  if (size_bytes == 0) {
+  if (!file_ || memory_->empty()) {
     return;
   }
   if (file_->opened) {
-    file_->opened->check();
-    file_->opened->write(data, size_bytes, next_);
-  } else {
-    queue_.post(size_bytes, [path = file_->path, bytes = std::vector<uint8_t>(data, data + size_bytes), at = next_] {
-      Descriptor(path, O_WRONLY | O_CREAT).write(bytes.data(), bytes.size(), at);
-    });
+    write(memory_->data(), memory_->size());
+    memory_->clear();
+    return;
   }
+  const auto write_later = [path = file_->path, bytes = memory_, at = next_] {
+    Descriptor(path, O_WRONLY | O_CREAT).write(bytes->data(), bytes->size(), at);
+  };
+  queue_.post(memory_->size(), write_later, /*is_required=*/false);
+}
+
+void PayloadSlot::write(const uint8_t* data, size_t size_bytes) {
+  file_->opened->check();
+  file_->opened->write(data, size_bytes, next_);
   next_ += size_bytes;
 }
 

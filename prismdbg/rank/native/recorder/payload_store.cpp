@@ -18,6 +18,12 @@ uint64_t aligned(uint64_t offset) {
   return (offset + kAlignment - 1) & ~(kAlignment - 1);
 }
 
+std::shared_ptr<std::vector<uint8_t>> memory_for(size_t size_bytes) {
+  auto bytes = std::make_shared<std::vector<uint8_t>>();
+  bytes->reserve(size_bytes);
+  return bytes;
+}
+
 }  // namespace
 
 PayloadStore::PayloadStore(WriteQueue& queue, std::string folder, size_t segment_bytes)
@@ -99,12 +105,13 @@ std::unique_ptr<PayloadSlot> PayloadStore::reserve(size_t size_bytes, uint32_t s
   entry.used_bytes = offset + size_bytes;
   entry.size_bytes = std::max(entry.size_bytes, entry.used_bytes);
   entry.last_step = std::max(entry.last_step, step);
-  return std::make_unique<PayloadSlot>(queue_, lane.file, nullptr, entry.index, offset, writers_);
+  auto bytes = queue_.is_direct() ? std::make_shared<std::vector<uint8_t>>() : memory_for(size_bytes);
+  return std::make_unique<PayloadSlot>(queue_, lane.file, std::move(bytes), entry.index, offset, writers_);
 }
 
 std::unique_ptr<PayloadSlot> PayloadStore::reserve_in_memory(Lane& lane, size_t size_bytes, uint32_t step) {
-  auto bytes = std::make_shared<std::vector<uint8_t>>();
-  bytes->reserve(size_bytes);
+  end_segment(lane);  // open yet where a close has failed: its entry is no longer the last
+  auto bytes = memory_for(size_bytes);
   held_.push_back({next_index_, bytes});
   lane.entries.push_back({next_index_, size_bytes, size_bytes, step, step});
   return std::make_unique<PayloadSlot>(queue_, nullptr, std::move(bytes), next_index_++, 0, writers_);
@@ -241,9 +248,7 @@ void PayloadStore::reopen() {
   const std::vector<Held> all = std::exchange(held_, {});
   wait_for_writers();
   for (const Held& held : all) {
-    PayloadSlot slot(queue_, new_file(held.index), nullptr, held.index, 0, writers_);
-    slot.add(held.bytes->data(), held.bytes->size());
-    slot.flush();
+    PayloadSlot(queue_, new_file(held.index), held.bytes, held.index, 0, writers_).flush();
   }
 }
 

@@ -261,7 +261,7 @@ void Recorder::lose(std::string_view what, std::string_view reason) noexcept {
     }
     const std::lock_guard<std::mutex> lock(mutex_);
     const std::string text = std::string(what) + " are no longer recorded: " + std::string(reason);
-    const bool is_first = lost_.empty();
+    const bool is_first = lost_.empty() || (what == "events" && lost_.starts_with("payloads"));
     if (is_first) {
       lost_ = text;
     }

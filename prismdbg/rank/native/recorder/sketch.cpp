@@ -121,26 +121,33 @@ PRISMDBG_VECTORIZED uint64_t load_float64(const uint8_t* bytes, size_t count, Va
 
 uint64_t load(Numbers numbers, const uint8_t* bytes, size_t count, Values& values) {
   switch (numbers) {
-    case Numbers::exact: return 0;
     case Numbers::float8_e5m2: return load_float8(bytes, count, values);
     case Numbers::float16: return load_float16(bytes, count, values);
     case Numbers::bfloat16: return load_bfloat16(bytes, count, values);
     case Numbers::float32: return load_float32(bytes, count, values);
     case Numbers::float64: return load_float64(bytes, count, values);
+    default: return 0;  // `has_sketch`
   }
-  return 0;
 }
 
 size_t element_bytes(Numbers numbers) {
   switch (numbers) {
-    case Numbers::exact:
-    case Numbers::float8_e5m2: return 1;
     case Numbers::float16:
     case Numbers::bfloat16: return 2;
     case Numbers::float32: return 4;
     case Numbers::float64: return 8;
+    default: return 1;
   }
-  return 1;
+}
+
+bool has_sketch(Numbers numbers) {
+  switch (numbers) {
+    case Numbers::exact:
+    case Numbers::float8_e4m3fn:
+    case Numbers::float8_fnuz:
+    case Numbers::float8_e8m0fnu: return false;
+    default: return true;
+  }
 }
 
 double total(const Lanes& lanes) {
@@ -175,7 +182,7 @@ PRISMDBG_VECTORIZED void add_block(const Values& values, size_t count, size_t nu
 
 bool can_be_sketched(const std::vector<Span>& spans) {
   return !spans.empty() &&
-         std::none_of(spans.begin(), spans.end(), [](const Span& span) { return span.numbers == Numbers::exact; });
+         std::all_of(spans.begin(), spans.end(), [](const Span& span) { return has_sketch(span.numbers); });
 }
 
 SketchBody sketch(const std::vector<Span>& spans) {

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+import torch
 
 from prismdbg.capsule.log.format import Kind
 from prismdbg.capsule.log.reader import read_log
@@ -97,10 +98,47 @@ def test_what_is_larger_than_the_queue_is_written_alone(
     """A payload may be larger than all that may wait."""
     monkeypatch.setattr(queue_module, "_MOST_WAITING_BYTES", 100_000)
     queue, done = WriteQueue(is_direct=False), list[int]()
-    for number in range(3):
+    for number in range(0, 6, 2):
         queue.do(1_000_000, lambda number=number: done.append(number))  # type: ignore[misc]
+        queue.do(100, lambda number=number: done.append(number + 1))  # type: ignore[misc]
         queue.flush()
-    assert done == [0, 1, 2]
+    assert done == list(range(6))
+
+
+def test_a_large_payload_that_is_one_too_many_ends_nothing_else(
+    answers: threading.Event, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queue_module, "_MOST_WAITING_BYTES", 100_000)
+    queue, done = WriteQueue(is_direct=False), list[int]()
+    queue.do(0, answers.wait)
+    queue.do(1_000_000, lambda: done.append(0), is_required=False)
+    with pytest.raises(OSError, match="is too slow"):
+        queue.do(1_000_000, lambda: done.append(-1), is_required=False)
+    queue.do(100, lambda: done.append(1))
+    answers.set()
+    queue.flush()
+    assert done == [0, 1]
+
+
+def test_events_that_end_after_the_payloads_are_said_too(
+    answers: threading.Event, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where a server no longer answers: the log has no room for a word of it."""
+    recorder = PythonRecorder()
+    recorder.open(str(tmp_path), 0, 4096, 4096, True, True, True, False, False)
+    recorder.window(True, -1, 0)
+    assert recorder._queue is not None
+    recorder._queue.do(0, answers.wait)
+    monkeypatch.setattr(queue_module, "_MOST_WAITING_BYTES", 100_000)
+    assert recorder._keep([torch.ones(100_000)]) is not None
+    assert recorder._keep([torch.ones(100_000)]) is None
+    assert recorder.stats()["lost"].startswith("payloads are no longer recorded")
+    assert capsys.readouterr().err == "", "it is in the log"
+    for _ in range(1000):
+        recorder.note("other", "x" * 1000)
+    assert recorder.stats()["lost"].startswith("events are no longer recorded")
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "events are no longer recorded" in line
 
 
 def test_in_order_and_a_failure_ends_it(answers: threading.Event, tmp_path: Path) -> None:
