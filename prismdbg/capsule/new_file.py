@@ -13,6 +13,7 @@ from prismdbg.capsule.partial import partial_file
 from prismdbg.errors import FacilityError, PrismError, UsageError, quoted
 
 Writer = TypeVar("Writer")
+_MOST_LINKS = 40  # as the kernel follows
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -60,10 +61,11 @@ def new_file(path: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def whole(path: Path) -> Iterator[Path]:
-    """Where to write; it becomes `path` when the block ends well. What is no file, as /dev/stdout, is written to
-    itself. `UsageError` where it cannot be written, `FacilityError` where the disk is full."""
+    """Where to write; it becomes `path` when the block ends well. What is no file, and an open file of a process, as
+    /dev/stdout, is written to itself. `UsageError` where it cannot be written, `FacilityError` where the disk is full.
+    Any other link is replaced: in a folder like /tmp it may be another user's."""
     try:
-        if path.exists() and not path.is_file():
+        if _is_open_file(path) or (path.exists() and not path.is_file()):
             yield path
             return
         with partial_file(path) as partial:
@@ -71,6 +73,17 @@ def whole(path: Path) -> Iterator[Path]:
             partial.publish(path)
     except OSError as error:
         raise cannot_write(path, error) from error
+
+
+def _is_open_file(path: Path) -> bool:
+    """Whether its links lead through those of /proc."""
+    for _ in range(_MOST_LINKS):
+        if path.parent.resolve().is_relative_to("/proc"):
+            return True
+        if not path.is_symlink():
+            return False
+        path = path.parent / path.readlink()
+    return False
 
 
 def cannot_write(path: Path, error: OSError) -> PrismError:

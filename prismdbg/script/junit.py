@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree
 
-from prismdbg.errors import UsageError
+from prismdbg.capsule.new_file import cannot_write
 from prismdbg.model.moment import Moment
 from prismdbg.script.findings import Ending, Finding, Findings, Outcome
 from prismdbg.script.fix import FixVerdict, Judgement
@@ -100,7 +100,7 @@ def write_junit(path: Path, data: bytes) -> None:
             Path(partial).unlink(missing_ok=True)
             raise
     except OSError as error:
-        raise UsageError(f"the report {path} cannot be written: {error.strerror}", hint="choose another file") from None
+        raise cannot_write(path, error) from None
 
 
 def _case(suite: ElementTree.Element, check: Finding, findings: Findings, name: str, look: Look) -> None:

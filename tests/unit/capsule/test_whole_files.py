@@ -65,6 +65,16 @@ def test_what_is_no_file_is_written_to(tmp_path: Path) -> None:
         os.close(reader)
 
 
+def test_an_open_file_is_written_to_also_where_it_is_one_on_a_disk(tmp_path: Path) -> None:
+    """As of `-o /dev/stdout > FILE`: the link stays, which is the system's."""
+    link, redirected = tmp_path / "stdout", tmp_path / "redirected"
+    with redirected.open("wb") as file:
+        link.symlink_to(f"/proc/self/fd/{file.fileno()}")
+        with output_file.whole(link) as place:
+            place.write_text("all of it")
+    assert link.is_symlink() and redirected.read_text() == "all of it"
+
+
 @pytest.mark.parametrize("whole", WRITERS)
 def test_a_link_laid_in_its_way_leads_nowhere(tmp_path: Path, whole: Writer) -> None:
     """In a folder of a group another user lays links: under names that he foresees, or under the one that he sees."""

@@ -52,6 +52,7 @@ def test_nor_to_what_setup_builds_there(monkeypatch: pytest.MonkeyPatch) -> None
 
 @pytest.mark.usefixtures("open_umask")
 def test_whoever_comes_first_makes_it_so() -> None:
-    assert not fetched_cache.is_fetched(Path(sys.executable))
+    assert not fetched_cache.is_fetched(Path(sys.executable)) and not cache_folder().exists()
+    assert not list(fetched_cache.cache_folder().iterdir())
     assert cache_folder().stat().st_mode & OTHERS_WRITE == 0
     assert (cache_folder() / "fetched").stat().st_mode & 0o777 == 0o700

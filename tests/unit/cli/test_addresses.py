@@ -71,6 +71,13 @@ def test_a_graph_of_what_was_fetched_is_written_here(
     assert not list((tmp_path / "cache").rglob("graph.npz"))
 
 
+def test_a_graph_of_a_run_of_this_machine_needs_no_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PRISMDBG_CACHE", "/dev/null/none")
+    _recorded(tmp_path / "run")
+    assert main.run(["graph", "build", str(tmp_path / "run"), "--mesh", "dp=2", "--alike", "dp"]) == 0
+    assert (tmp_path / "run" / "graph.npz").is_file()
+
+
 def _recorded(run: Path) -> None:
     folder = run / "ranks" / "0"
     folder.parent.mkdir(parents=True)

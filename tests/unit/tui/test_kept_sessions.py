@@ -207,6 +207,19 @@ def test_a_folder_that_stays_locked_is_not_waited_for_for_long(tmp_path: Path, m
     assert Sidecar(beside(tmp_path / "capsule")).read().notes == NOTED
 
 
+def test_a_folder_that_a_process_uses_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As that of what was fetched, for as long as the screen shows it."""
+    monkeypatch.setattr(sidecar, "LOCK_BOUND_S", 3600.0)
+    (tmp_path / "capsule").write_text("packed")
+    holder = os.open(tmp_path, os.O_RDONLY)
+    fcntl.flock(holder, fcntl.LOCK_SH)
+    try:
+        Sidecar(beside(tmp_path / "capsule")).write(Kept(notes=NOTED))
+    finally:
+        os.close(holder)
+    assert Sidecar(beside(tmp_path / "capsule")).read().notes == NOTED
+
+
 def test_a_screen_that_is_left_before_its_rank_stood_forgets_nothing(tmp_path: Path) -> None:
     path = tmp_path / "capsule"
     Sidecar(beside(path)).write(Kept(lines=("break all_reduce", "watch loss")))

@@ -82,7 +82,7 @@ class Sidecar:
         read again. `FacilityError` where it cannot be written, `CapsuleError` where what is there is damaged."""
         if self.path is None or self._damaged or not self._keeps:
             return
-        with _alone_in(self.path.parent):
+        with _alone_at(self.path):
             there = self._there()
             data = _text_of(kept if there is None else _changed(there, since, kept))
             try:
@@ -101,12 +101,14 @@ class Sidecar:
 
 
 @contextmanager
-def _alone_in(folder: Path) -> Iterator[None]:
-    """Other screens hold its lock for milliseconds. Whoever does not get it, because a process holds it for long or the
+def _alone_at(path: Path) -> Iterator[None]:
+    """By a lock on its capsule, which other screens hold for milliseconds; not on the folder, which a process holds for
+    as long as it uses what it has fetched into it. Whoever does not get it, because a process holds it for long or the
     file system has no locks, writes without it: what is not written is lost for certain."""
+    capsule = path.with_name(path.name.removesuffix(SUFFIX))
     with ExitStack() as stack:
         with suppress(OSError):
-            descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            descriptor = os.open(capsule if capsule.exists() else path.parent, os.O_RDONLY | os.O_CLOEXEC)
             stack.callback(os.close, descriptor)
             _take(descriptor, time.monotonic() + LOCK_BOUND_S)
         yield

@@ -14,10 +14,11 @@ from pathlib import Path
 
 from prismdbg.capsule.partial import lock, partial_folder, publish, removed_name
 from prismdbg.capsule.transfer import hash_file
-from prismdbg.checkpoint.cache import made_cache_folder
+from prismdbg.checkpoint import cache
 from prismdbg.errors import FacilityError, PrismError
 from prismdbg.model.sizes import size
 
+FOLDER = "fetched"
 FREE_LEFT_BYTES = 1 << 30  # on the disk of the cache
 KEPT = 8  # fetched folders, the newest
 BUSY_BOUND_S = 2.0  # while another process gives a copy its name, or takes it away
@@ -27,14 +28,14 @@ _held: dict[Path, int] = {}  # descriptors of the folders that this process has 
 
 
 def cache_folder() -> Path:
-    folder = made_cache_folder() / "fetched"
+    folder = cache.made_cache_folder() / FOLDER
     folder.mkdir(exist_ok=True, mode=0o700)
     return folder
 
 
 def is_fetched(path: Path) -> bool:
-    """Whether it is a copy in the cache: nothing of the user's belongs beside it."""
-    return path.resolve().is_relative_to(cache_folder().resolve())
+    """Whether it is a copy in the cache, which need not be there: nothing of the user's belongs beside it."""
+    return path.resolve().is_relative_to((cache.cache_folder() / FOLDER).resolve())
 
 
 def is_whole(target: Path) -> bool:
