@@ -10,9 +10,9 @@ minutes, or of a machine that has too much to do. Until then it is slow, not hun
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import chain
+from itertools import chain, pairwise
 
 from prismdbg.capsule.log.batch import GAPS_KEPT, Batch, Gap
 from prismdbg.capsule.log.events import Event, StepMark
@@ -22,6 +22,7 @@ from prismdbg.diagnosis.meeting import in_different_calls, kinds_of_calls
 from prismdbg.diagnosis.progress import Progress
 from prismdbg.diagnosis.stalls import Stall, Wait, causes, find_stalls
 from prismdbg.diagnosis.wording import and_list, place, rank_list
+from prismdbg.log.columns import LogColumns
 from prismdbg.model.collective import Collective
 from prismdbg.model.moment import Moment
 from prismdbg.model.plurals import counted
@@ -33,7 +34,16 @@ MOST_FACTOR = 10  # times the bound: whatever the past was, then it is a hang
 STEPS_REMEMBERED = 32  # of each rank
 FIRST_COLLECTIVES = 32  # the start of a job that marks no steps
 GAPS_REMEMBERED = GAPS_KEPT  # between two collectives of one thread, of each rank
+_USUAL_BOUND_NS = 60 * NS_PER_S
 MOST_OTHERS = 4  # of the causes that stand at the same time, in a report
+
+
+def hang_ns(logs: Collection[LogColumns]) -> int:
+    """How long a wait must be while the job runs, as `record` decides it where nothing else is asked for."""
+    steps = [[mark.time_ns for mark in log.steps[-STEPS_REMEMBERED - 1 :]] for log in logs]
+    calls = [log.begun_ns[-GAPS_REMEMBERED - 1 :].tolist() for log in logs]
+    longest_ns = max((b - a for times in (*steps, *calls) for a, b in pairwise(times)), default=0)
+    return min(max(_USUAL_BOUND_NS, LONGER_THAN_BEFORE * longest_ns), MOST_FACTOR * _USUAL_BOUND_NS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

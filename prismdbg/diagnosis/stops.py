@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ from prismdbg.capsule.manifest import IncidentKind
 from prismdbg.capsule.stacks import RankStacks
 from prismdbg.diagnosis.evidence import Evidence
 from prismdbg.diagnosis.failures import death_is_certain, first_dead, last_call
-from prismdbg.diagnosis.hang import GAPS_REMEMBERED, LONGER_THAN_BEFORE, MOST_FACTOR, STEPS_REMEMBERED
+from prismdbg.diagnosis.hang import hang_ns
 from prismdbg.diagnosis.meeting import in_different_calls, kinds_of_calls
 from prismdbg.diagnosis.outlived import was_outlived
 from prismdbg.diagnosis.progress import Progress
@@ -32,7 +31,6 @@ from prismdbg.protocol.values import frame_to_json
 # A wait this much longer than usual is no coincidence with the end of the job.
 LONG_WAIT_NS = 1_000_000_000
 LONG_WAIT_FACTOR = 10
-_HANG_NS = 60_000_000_000  # while the job runs
 _SOON_NS = 1_000_000_000  # what closes a rank's connections may come so long before what ended it is noted
 
 
@@ -75,6 +73,7 @@ class Absent:
 
 
 _ENDED_WHILE_WAITING = "the ranks may have waited here only because the job ended: the logs do not show a hang"
+_MAY_RUN = "the job may still run, or may have ended during this wait: the logs do not show a hang"
 _MAY_GO_ON = (
     "the job runs, and this wait is not long enough to be called a hang: a rank may be writing a training checkpoint"
 )
@@ -87,7 +86,7 @@ _FAILED_AND_CAUGHT = "the call failed, and the program may have caught its error
 class Stopped(Verdict):
     """`behind`: ranks that wait elsewhere as a consequence. waited_ns: the longest wait; None: unknown. circle: where
     ranks wait for each other, all of their stalls, of which `stall` is the first. may_go_on: the job runs, and the
-    wait is not long enough to be called a hang."""
+    wait is not long enough to be called a hang. may_run: it is unknown whether the job runs."""
 
     stall: Stall
     absent: tuple[Absent, ...]
@@ -96,6 +95,7 @@ class Stopped(Verdict):
     circle: tuple[Stall, ...] = ()
     clocks_known: bool = True
     may_go_on: bool = False
+    may_run: bool = False
 
     kind = "stopped"
 
@@ -173,8 +173,16 @@ class Stopped(Verdict):
             verb = "waits" if len(self.behind) == 1 else "wait"
             lines.append(f"{rank_list(self.behind)} {verb} elsewhere as a consequence")
         if self.certainty is Certainty.HINT:
-            lines.append(_MAY_GO_ON if self.may_go_on else _FAILED_AND_CAUGHT if self._failed else _ENDED_WHILE_WAITING)
+            lines.append(self._doubt)
         return tuple(lines)
+
+    @property
+    def _doubt(self) -> str:
+        if self.may_go_on:
+            return _MAY_GO_ON
+        if self._failed:
+            return _FAILED_AND_CAUGHT
+        return _MAY_RUN if self.may_run else _ENDED_WHILE_WAITING
 
     def details(self) -> dict[str, Any]:
         return {
@@ -276,6 +284,7 @@ def _verdict(known: _Known, circle: tuple[Stall, ...]) -> Stopped | None:
         behind=tuple(sorted(behind - {*in_circle, *stall.never_came})),
         circle=circle if len(circle) > 1 else (),
         may_go_on=may_go_on,
+        may_run=evidence.is_running is None,
         clocks_known=not evidence.unknown_clocks.intersection(
             evidence.nodes.get(wait.rank, "") for wait in stall.waits
         ),
@@ -288,16 +297,7 @@ def _may_go_on(evidence: Evidence, stall: Stall, absent: tuple[Absent, ...], wai
     moment = stall.first.collective.moment
     known = (seen for seen in evidence.incidents if seen.attempt == evidence.attempt)
     was_told = any(one.incident.kind is IncidentKind.HANG and one.incident.moment == moment for one in known)
-    return is_pause and not was_told and waited_ns < _hang_ns(evidence)
-
-
-def _hang_ns(evidence: Evidence) -> int:
-    """How long a wait must be while the job runs, as `record` decides it where nothing else is asked for."""
-    logs = evidence.columns.values()
-    steps = [[mark.time_ns for mark in log.steps[-STEPS_REMEMBERED - 1 :]] for log in logs]
-    calls = [log.begun_ns[-GAPS_REMEMBERED - 1 :].tolist() for log in logs]
-    longest = max((b - a for times in (*steps, *calls) for a, b in pairwise(times)), default=0)
-    return min(max(_HANG_NS, LONGER_THAN_BEFORE * longest), MOST_FACTOR * _HANG_NS)
+    return is_pause and not was_told and waited_ns < hang_ns(evidence.columns.values())
 
 
 def _last_first(stall: Stall) -> list[int]:

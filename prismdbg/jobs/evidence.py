@@ -19,6 +19,7 @@ from prismdbg.capsule.stacks import JobStacks, capsule_stacks
 from prismdbg.diagnosis.clocks import clock_offsets, unknown_clocks
 from prismdbg.diagnosis.evidence import Evidence, SeenIncident, SilentNode
 from prismdbg.diagnosis.failures import raised_by_itself
+from prismdbg.diagnosis.hang import hang_ns
 from prismdbg.diagnosis.outlived import was_outlived
 from prismdbg.errors import CapsuleError, PrismError, UsageError
 from prismdbg.importers.imported_job import ImportedJob
@@ -34,7 +35,7 @@ from prismdbg.jobs.storage.archive_crypto import NO_KEYS, Keys
 from prismdbg.jobs.storage.emulated_run import read_emulated
 from prismdbg.jobs.storage.fresh_logs import Say, ask_for_logs, log_folders
 from prismdbg.jobs.storage.inventory import is_recording
-from prismdbg.jobs.storage.job_nodes import SILENT_S, NodeState, node_states, supervisor_report
+from prismdbg.jobs.storage.job_nodes import NodeState, node_states, supervisor_report
 from prismdbg.jobs.storage.job_telemetry import AT_ONCE, JobTelemetry
 from prismdbg.jobs.storage.kept_stacks import last_stacks
 from prismdbg.jobs.storage.log_memory import require_room
@@ -321,8 +322,10 @@ def _apart(supervisor: Mapping[str, Any], clock_of: Mapping[int, str]) -> Set[in
 
 
 def _is_running(ends: _Ends) -> bool | None:
-    """None where that cannot be told from here: no rank is seen, and none has recorded anything lately."""
-    if ends.is_unseen and abs(time.time_ns() - ends.last_record_ns) > SILENT_S * 1e9:
+    """None where that cannot be told from here: no rank is seen, and none has recorded anything for as long as a hang
+    takes. A step, an evaluation or a training checkpoint may take long, and the clock of their node may differ."""
+    silent_ns = abs(time.time_ns() - ends.last_record_ns)
+    if ends.is_unseen and silent_ns > hang_ns([columns_of(log) for log in ends.logs.values()]):
         return None
     return bool(ends.alive)
 

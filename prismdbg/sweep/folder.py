@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypedDict
+from typing import NotRequired, TypedDict
 
 from prismdbg.capsule import checked_json
 from prismdbg.capsule.partial import partial_file
@@ -22,7 +22,7 @@ from prismdbg.jobs.storage.run_folder import cannot_be_made, not_empty, write_js
 from prismdbg.simulate.graph import graph_file
 from prismdbg.simulate.graph.job_graph import JobGraph
 from prismdbg.sweep.marker import DESCRIPTION
-from prismdbg.sweep.request import SweepRequest, Trial
+from prismdbg.sweep.request import SweepRequest, Trial, digests, still_input
 from prismdbg.sweep.result import Result
 from prismdbg.sweep.space import Configuration
 from prismdbg.sweep.workers.guardian import hold, longest_end_s
@@ -33,12 +33,17 @@ _RESTS_ON = "rests_on"
 TRIALS, RUN, RESULT = "trials", "run", "result.json"
 COMPARED = "compared.json"
 CLUSTER = "cluster.yaml"  # a copy of what results rest on; none where no cluster was given
-_RAN, _FILES = "ran.json", "files"
+_BEGUN, _RAN, _FILES = "begun.json", "ran.json", "files"
 
 
 class _Described(TypedDict):
     format: int
     digest: str
+    files: NotRequired[dict[str, str]]  # those of the first start: what came later, the program may have written
+
+
+class _Files(TypedDict):
+    files: dict[str, str]  # digests by name
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +77,11 @@ class SweepFolder:
             folder._make()
             said = redact_arguments(request.command).words  # to be shown, never to be run
             about = {"command": list(said), "how": str(request.how), "world": request.space.world}
-            write_json(described, {"format": FORMAT, "digest": request.digest, **about})
+            write_json(described, {"format": FORMAT, "digest": request.digest, _FILES: request.files, **about})
         stored = checked_json.checked(_Described, checked_json.read(described).value, str(described))
-        if stored["format"] != FORMAT or stored["digest"] != request.digest:
+        files = stored.get("files", {})
+        is_same = stored["digest"] == request.digest and digests(files) == files
+        if stored["format"] != FORMAT or not is_same:
             raise UsageError(
                 f"{request.output} contains a sweep of another command, with other options, or of an older program",
                 hint="give its own command line again to continue it, or another folder with -o; --try may differ",
@@ -124,12 +131,13 @@ class SweepFolder:
         held = hold(own, longest_end_s())
         shutil.rmtree(own, ignore_errors=True)
         trial.folder.mkdir(parents=True)
+        write_json(own / _BEGUN, {_FILES: trial.files})
         os.close(held)
 
     def has_run(self, trial: Trial) -> bool:
-        """And with the files that it names: one that was edited since is another program."""
+        """And with the files that it read: one that was edited since is another program."""
         own = trial.output.parent / _RAN
-        return own.is_file() and checked_json.read(own).value.get(_FILES, []) == trial.files
+        return own.is_file() and (files := _files(own)) == digests(files)
 
     def is_complete(self, name: str) -> bool:
         """Whether the configuration of this name has run."""
@@ -137,7 +145,9 @@ class SweepFolder:
 
     def ran(self, trial: Trial) -> None:
         """Its run is whole, whatever is worked out from it."""
-        write_json(trial.output.parent / _RAN, {"configuration": trial.configuration.name, _FILES: trial.files})
+        own = trial.output.parent
+        files = still_input(_files(own / _BEGUN))
+        write_json(own / _RAN, {"configuration": trial.configuration.name, _FILES: files})
 
     def run_again(self, trial: Trial) -> None:
         """With the next sweep: nothing can be worked out from this run, which stays until then."""
@@ -173,6 +183,10 @@ class SweepFolder:
         """Of what a result is worked out from, beside the run."""
         cluster = b"" if self.request.cluster is None else self.request.cluster.read_bytes()
         return hashlib.sha256(cluster + f"{self.request.digest} {self.request.tokens} {RESULTS}".encode()).hexdigest()
+
+
+def _files(path: Path) -> dict[str, str]:
+    return checked_json.checked(_Files, checked_json.read(path).value, str(path))["files"]
 
 
 def _said_rests_on(path: Path) -> object:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from math import prod
@@ -17,6 +17,7 @@ from prismdbg.sweep.place import HERE, Place
 from prismdbg.sweep.space import Configuration, Space
 
 _PLACEHOLDER = "{"
+_SCRIPTS, _SETTINGS = (".py", ".sh"), (".yaml", ".yml", ".json", ".toml")
 FOLDER = "folder"  # {folder}: of the configuration alone, for what its program writes
 
 
@@ -49,12 +50,16 @@ class SweepRequest:
 
     @property
     def digest(self) -> str:
-        """Of what a run of a configuration depends on, as far as the command names it: also what its files contain.
-        What only the simulation depends on is left out."""
-        files = _contents(self.command)
-        said = (self.command, self.how, self.steps, self.classes, self.memory, self.space.world, self.space.axes, files)
+        """Of what a run of a configuration depends on, but for what `files` contain. What only the simulation depends
+        on is left out."""
+        said = (self.command, self.how, self.steps, self.classes, self.memory, self.space.world, self.space.axes)
         more = [self.telemetry_ns] if self.telemetry_ns else []
         return hashlib.sha256(json.dumps([said, *more, str(Path.cwd())], default=str).encode()).hexdigest()
+
+    @property
+    def files(self) -> dict[str, str]:
+        """Digests of the files that the command names."""
+        return digests(_names(self.command))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,25 +86,31 @@ class Trial:
         return self.configuration.words(self.request.command, folder=os.fspath(self.folder.absolute()))
 
     @property
-    def files(self) -> list[str]:
-        """What the files contain that are named with a placeholder. Those in its own folder are its program's."""
+    def files(self) -> dict[str, str]:
+        """Digests of the files that are named with a placeholder. Those in its own folder are its program's."""
         own = f"{{{FOLDER}}}"
         named = [word for word in self.request.command if _PLACEHOLDER in word and own not in word]
-        return _contents(self.configuration.words(named))
+        return digests(_names(self.configuration.words(named)))
 
     @property
     def tokens(self) -> int:
         return tokens_of(self.configuration, self.request.tokens)
 
 
-def _contents(words: Sequence[str]) -> list[str]:
-    """Digests of the scripts that words are, or have behind `=`."""
-    named = [name for word in words for name in (word, word.partition("=")[2]) if _is_script(name)]
-    return [hashlib.sha256(Path(name).read_bytes()).hexdigest() for name in named]
+def digests(names: Iterable[str]) -> dict[str, str]:
+    """Of the contents of those that are files."""
+    return {name: hashlib.sha256(Path(name).read_bytes()).hexdigest() for name in names if Path(name).is_file()}
 
 
-def _is_script(word: str) -> bool:
-    return word.endswith((".py", ".sh", ".yaml", ".yml", ".json", ".toml")) and Path(word).is_file()
+def still_input(begun: Mapping[str, str]) -> dict[str, str]:
+    """Without those that have changed while the program ran, which it has written itself. It writes no scripts."""
+    now = digests(begun)
+    return {name: digest for name, digest in begun.items() if now.get(name) == digest or name.endswith(_SCRIPTS)}
+
+
+def _names(words: Sequence[str]) -> list[str]:
+    """What words are, or have behind `=`, if it may be what a program reads."""
+    return [name for word in words for name in (word, word.partition("=")[2]) if name.endswith((*_SCRIPTS, *_SETTINGS))]
 
 
 def tokens_of(configuration: Configuration, text: str) -> int:

@@ -24,6 +24,8 @@ TO_END_S = 60.0  # of what is told to end, until it is killed: a launcher gives 
 _KILLED_S = 10.0  # of what outlives its job, or SIGKILL
 POLL_S = 0.1
 _AWAITED = frozenset((signal.SIGTERM, signal.SIGCHLD))
+# A terminal sends the others to all processes of the sweep: the guardian stays, and ends with the sweep.
+_BLOCKED = _AWAITED | {signal.SIGINT, signal.SIGHUP, signal.SIGQUIT}
 _SET_PARENT_DEATH_SIGNAL, _SET_CHILD_SUBREAPER = 1, 36
 
 
@@ -55,12 +57,12 @@ def hold(folder: Path, bound_s: float) -> int:
 def fork_guarded(to_end_s: float) -> None:
     """Returns in a new process, which SIGTERM ends if this one is gone. This one waits for it and ends with its exit
     code; told to end by SIGTERM or the end of its own parent, it ends all that was started."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, {*_AWAITED, signal.SIGINT})
+    signal.pthread_sigmask(signal.SIG_BLOCK, _BLOCKED)
     _prctl(_SET_CHILD_SUBREAPER, 1)
     if worker := os.fork():
         sys.exit(_Guardian(worker, to_end_s).wait())
     _prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGTERM)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {*_AWAITED, signal.SIGINT})
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _BLOCKED)
 
 
 class _Guardian:

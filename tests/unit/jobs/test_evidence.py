@@ -637,8 +637,31 @@ def test_a_job_out_of_sight_that_has_just_recorded_something_runs(tmp_path: Path
     assert abs(evidence.ended_wall_ns - time.time_ns()) < 60 * 10**9
 
 
-def out_of_sight(run: Path, rank: int) -> TinyLog:
-    log = rank_folder(run, str(rank))
+@pytest.mark.parametrize(("silent_s", "is_running"), [(20, True), (70, True), (120, None)])
+def test_a_job_out_of_sight_may_run_through_a_step_as_long_as_its_last_ones(
+    tmp_path: Path, silent_s: int, is_running: bool | None
+) -> None:
+    """Its steps take 30 s. Where its last record is too old for that, nobody says that it ended."""
+    (tmp_path / "run.json").write_text("{}")
+    logs = [out_of_sight(tmp_path, rank, calls=0) for rank in (0, 1)]
+    wait_ns = time.time_ns() - silent_s * SECOND_NS - gather(tmp_path).logs[0].wall_offset_ns
+    for log in logs:
+        for step in range(3):
+            begun_ns = wait_ns - (3 - step) * 30 * SECOND_NS
+            log.step(step, time_ns=begun_ns)
+            log.complete(log.issue(step, 1, seq=step, time_ns=begun_ns), ended_ns=begun_ns + 1000)
+    logs[0].issue(3, 1, seq=3, time_ns=wait_ns)
+
+    evidence = gather(tmp_path)
+    (stopped,) = diagnose(evidence).verdicts
+
+    assert (evidence.is_running, stopped.certainty) == (is_running, Certainty.HINT)
+    assert ("the job runs" if is_running else "the job may still run") in stopped.lines[-1]
+    assert "because the job ended" not in stopped.lines[-1]
+
+
+def out_of_sight(run: Path, rank: int, *, calls: int = 2) -> TinyLog:
+    log = rank_folder(run, str(rank), calls=calls)
     (log.folder / "rank.json").write_text(json.dumps({"pid": 1, "boot_id": "another", "world_size": 2}))
     return log
 

@@ -131,6 +131,41 @@ def test_a_program_that_was_changed_is_another_sweep(
         opened(request(tmp_path, command=command))
 
 
+def test_what_the_program_writes_makes_no_other_sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    asked = request(tmp_path, command=("python", "-m", "train", "{pp}", "--out=metrics.json"))
+    opened(asked)
+    Path("metrics.json").write_text("{}")
+    opened(asked)
+
+
+def test_a_file_that_several_configurations_write_is_no_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor is it where it was there before."""
+    monkeypatch.chdir(tmp_path)
+    space = Space.parse(4, "pp,dp", ["pp=1,2,4", "mbs=1"])
+    asked = request(tmp_path, space=space, command=("python", "-m", "train", "{pp}", "--log=log_{mbs}.json"))
+    folder = opened(asked)
+    trials = [folder.trial(one) for one in space.configurations()]
+    for each in trials:
+        folder.begin(each)
+        Path("log_1.json").write_text(each.configuration.name)
+        folder.ran(each)
+    assert [opened(asked).has_run(each) for each in trials] == [True, True, True]
+
+
+def test_a_configuration_whose_program_was_changed_while_it_ran_runs_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("train_1.py").write_text("lr = 1")
+    folder = opened(request(tmp_path, command=("python", "train_{pp}.py")))
+    first = trial(folder)
+    folder.begin(first)
+    Path("train_1.py").write_text("lr = 2")
+    folder.ran(first)
+    assert folder.is_complete("pp=1") and not folder.has_run(first)
+
+
 @pytest.mark.parametrize("named", ["train_{pp}.py", "--config=train_{pp}.py"])
 def test_a_configuration_whose_own_file_was_changed_runs_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: str

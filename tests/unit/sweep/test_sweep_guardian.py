@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
@@ -20,13 +21,15 @@ from prismdbg.sweep.workers.guardian import hold
 from prismdbg.sweep.workers.trial_group import TrialGroup
 
 # The shell ends at once when it is told to, and leaves its child; or neither of them does what it is told.
-JOB = "[ $1 = deaf ] && trap '' TERM; sleep 600 & echo $! > $2.new; mv $2.new $2; wait"
+# The child has a session of its own, so that no signal to the sweep's processes reaches it.
+JOB = "[ $1 = deaf ] && trap '' TERM HUP; setsid sleep 600 & echo $! > $2.new; mv $2.new $2; wait"
 SWEEP = """
-import sys
+import resource, sys
 from pathlib import Path
 from test_sweep_guardian import request, run
 
 if __name__ == "__main__":
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     run(request(Path(sys.argv[1]), "deaf"), 600.0)
 """
 
@@ -59,15 +62,21 @@ def test_nothing_of_a_job_that_takes_too_long_goes_on(tmp_path: Path) -> None:
     assert not is_running(tmp_path, "leaving") and not is_running(tmp_path, "deaf")
 
 
-def test_a_configuration_begins_again_once_all_of_its_earlier_start_has_ended(tmp_path: Path) -> None:
-    """The sweep is killed; its job does not end when it is told to."""
+@pytest.mark.parametrize(
+    ("send", "number"), [(os.kill, signal.SIGKILL), (os.killpg, signal.SIGHUP), (os.killpg, signal.SIGQUIT)]
+)
+def test_a_configuration_begins_again_once_all_of_its_earlier_start_has_ended(
+    tmp_path: Path, send: Callable[[int, int], None], number: int
+) -> None:
+    """The sweep is killed, or its terminal ends it with all its processes; its job does not end when it is told to."""
     asked = request(tmp_path, "deaf")
     path = os.pathsep.join([str(Path(__file__).parent), *sys.path])
-    with subprocess.Popen([sys.executable, "-c", SWEEP, tmp_path], env={**os.environ, "PYTHONPATH": path}) as sweeping:
+    command = [sys.executable, "-c", SWEEP, str(tmp_path)]
+    with subprocess.Popen(command, env={**os.environ, "PYTHONPATH": path}, start_new_session=True) as sweeping:
         try:
             wait_for(lambda: (asked.output / "trials/how=deaf/folder/pid").is_file(), 60, "the job to run")
         finally:
-            sweeping.send_signal(signal.SIGKILL)
+            send(sweeping.pid, number)
     job = sleeper(tmp_path, "deaf")
     with SweepFolder.opened(asked) as folder:
         folder.begin(folder.trial(next(asked.space.configurations())))
