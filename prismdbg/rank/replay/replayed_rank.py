@@ -87,7 +87,7 @@ class Replaying:
 
     def on_step(self, step: int, source: StepSource) -> None:
         self._check_state(step)
-        if self.replayer.departed and source is StepSource.SKIPPED_BY_SCALER:
+        if self.replayer.is_off_the_record and source is StepSource.SKIPPED_BY_SCALER:
             self.agent.publish("skipped", moment=str(self.counters.moment), begun=step)
         self.counters.begin_step(step)
         self.replayer.stepped()
