@@ -12,7 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from capsules import make_capsule
+from capsules import capsule_with_nan, make_capsule
 from click.testing import CliRunner
 from dap_client import BOUND_S, Editor, check, over_socket
 from hypothesis import given, settings
@@ -91,7 +91,7 @@ def test_a_session_without_a_replay(running: Running) -> None:
 
 def serving(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: Any) -> Running:
     """An adapter whose launch finds a simulated rank."""
-    capsule = make_capsule(tmp_path / "capsule")
+    capsule = capsule_with_nan(tmp_path, (0, 3))
 
     @contextlib.contextmanager
     def live(_launch: Launch, tell: Tell, _say: Say) -> Iterator[Any]:
@@ -130,6 +130,20 @@ def test_what_the_program_prints_is_output_of_its_own(tmp_path: Path, monkeypatc
     assert editor.printed("stdout") == "step 1 of 2\n"
     editor.stopped_by("configurationDone")
     assert editor.printed("stdout") == "step 1 of 2\nstep 2 of 2\n"
+    editor.ask("disconnect")
+    editor.close()
+    running.socket.close()
+    assert running.ended()
+
+
+def test_the_filter_for_nan_begins_at_the_incident(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    running = serving(tmp_path, monkeypatch, Unseen())
+    editor = running.editor()
+    editor.ask("initialize", **INITIALIZE)
+    editor.ask("launch", noDebug=False)
+    editor.ask("setExceptionBreakpoints", filters=["nan"])
+    editor.stopped_by("configurationDone")
+    assert "nan if step >= 3" in editor.ask("evaluate", expression="breakpoints", context="repl")["result"]
     editor.ask("disconnect")
     editor.close()
     running.socket.close()
