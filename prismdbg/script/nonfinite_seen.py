@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from prismdbg.capsule.manifest import Incident, IncidentKind
 from prismdbg.jobs.record.nonfinite_watch import SKIPPED_IN_A_ROW
@@ -23,12 +23,11 @@ class NonfiniteSeen:
     counts_from: Moment
     end: Moment
     recorded: frozenset[Moment] = frozenset()
-    first: Moment | None = None
     has_passed: bool = False
     is_where_it_left: bool = False
-    _is_recorded: bool = False
+    _again: Moment | None = None  # the first of those that count that was recorded, too
+    _others: dict[int, Moment] = field(default_factory=dict)  # by step, the first; without skipped steps
     _overflow: Moment | None = None  # the last in a step that the replayed rank's scaler skipped
-    _in_a_row: int = 0  # of such steps, up to the last one
     _most_in_a_row: int = 0
     _begun: int = -1  # the step after the last of them
 
@@ -47,15 +46,22 @@ class NonfiniteSeen:
         self.is_where_it_left |= moment == left
         if moment < self.counts_from and (left is None or moment in self.recorded):
             self.has_passed = True
-        elif self.first is None:
-            self.first, self._is_recorded = moment, left is None and moment <= self.end
+        elif left is None and moment <= self.end:
+            self._again = self._again or moment
+        else:
+            self._others.setdefault(moment.step, moment)
 
-    def skipped(self, step: int, begun: int) -> None:
-        """The replayed rank, which is no longer in the record, skipped this step, and `begun` is the next."""
-        if self.first is not None and self.first.step == step and not self._is_recorded:
-            self._in_a_row = self._in_a_row + 1 if step == self._begun else 1
-            self._most_in_a_row = max(self._most_in_a_row, self._in_a_row)
-            self._overflow, self._begun, self.first, self.has_passed = self.first, begun, None, True
+    @property
+    def first(self) -> Moment | None:
+        return self._again or min(self._others.values(), default=None)
+
+    def skipped(self, step: int, begun: int, in_a_row: int) -> None:
+        """The replayed rank, which is no longer in the record, skipped this step, and `begun` is the next. in_a_row: so
+        many, with this one."""
+        overflow = self._others.pop(step, None)
+        if overflow is not None:
+            self._most_in_a_row = max(self._most_in_a_row, in_a_row)
+            self._overflow, self._begun, self.has_passed = overflow, begun, True
 
     def lasting(self, reached: Moment) -> Moment | None:
         """An overflow that may be an incident: no whole step followed it, or there were too many."""

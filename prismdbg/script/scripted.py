@@ -114,7 +114,7 @@ class Listener:
             case notices.Hit() if notice.stop == self.nan_stop:
                 self.nonfinite.hit(notice.moment, self.departed.moment if self.departed is not None else None)
             case notices.Skipped():
-                self.nonfinite.skipped(notice.moment.step, notice.begun)
+                self.nonfinite.skipped(notice.moment.step, notice.begun, notice.in_a_row)
             case notices.BreakpointFailed() if self.runner is not None:
                 self.runner.condition_failed(notice.stop, notice.moment, notice.error)
             case notices.Said():

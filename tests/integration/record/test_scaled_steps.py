@@ -61,6 +61,15 @@ def test_an_overflow_of_an_edited_program_is_no_failure(tmp_path: Path) -> None:
     assert "no NaN or Inf but recorded ones and those of steps that a gradient scaler skipped" in fix["text"]
 
 
+@pytest.mark.parametrize("how", ["together", "in_turn"])
+def test_an_overflow_of_another_optimizer_of_an_edited_program_is_no_failure(how: str, tmp_path: Path) -> None:
+    pair = (PROGRAMS / "scaled_pair.py").read_text().replace("STEP_TAKES_S = 0.3", "STEP_TAKES_S = 0.0")
+    edited = pair.replace(*OTHER_DATA).replace("OVERFLOWS = 12, 3", "OVERFLOWS = 12, 5")
+    fix = fix_of(pair, edited, tmp_path, how)
+    assert (fix["judgement"], fix["left"][:2]) == ("no incident", "0."), fix
+    assert "those of steps that a gradient scaler skipped" in fix["text"]
+
+
 def test_an_overflow_behind_the_recorded_exception_is_no_failure(tmp_path: Path) -> None:
     """The edited program never leaves the record."""
     raises = PLAIN.replace(

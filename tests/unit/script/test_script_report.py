@@ -411,13 +411,14 @@ def hit(at: str) -> Hit:
     return Hit(moment=Moment.parse(at), stop=1, collective={})
 
 
-def skipped(step: int) -> Skipped:
-    return Skipped(moment=Moment(step, 9), begun=step + 1)
+def skipped(step: int, in_a_row: int = 1) -> Skipped:
+    return Skipped(moment=Moment(step, 9), begun=step + 1, in_a_row=in_a_row)
 
 
 def overflows(steps: Iterable[int]) -> Iterator[Notice]:
-    for step in steps:
-        yield from (hit(f"{step}.1"), skipped(step))
+    """All in a row."""
+    for number, step in enumerate(steps, 1):
+        yield from (hit(f"{step}.1"), skipped(step, number))
 
 
 def seen_of(
@@ -468,7 +469,10 @@ def seen_of(
         (RAISED, [departed("2.1"), hit("19.1"), skipped(19)], Judgement.UNKNOWN),
         # as many in a row as `record` takes for an incident
         (NAN, [departed("2.1"), *overflows(range(2, 10))], Judgement.UNKNOWN),
-        (NAN, [departed("2.1"), *overflows(range(2, 18, 2))], Judgement.GONE),
+        (NAN, [departed("2.1"), *(n for i in range(2, 18, 2) for n in overflows([i]))], Judgement.GONE),
+        # another optimizer is skipped after the first one has ended the step, or the next one has begun
+        (NAN, [departed("2.1"), hit("2.1"), hit("3.1"), skipped(2), skipped(3)], Judgement.GONE),
+        (NAN, [departed("2.1"), hit("2.1"), hit("3.1"), skipped(2)], Judgement.RECURS),
         # of a step that was skipped after the recorded NaN in it came again
         (NAN, [hit("19.1"), departed("19.2"), skipped(19)], Judgement.RECURS),
     ],
