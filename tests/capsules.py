@@ -7,10 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tiny_log import write_training
+from tiny_log import TinyLog, write_training
 
 from prismdbg.capsule import layout, safetensors
 from prismdbg.capsule.capsule_dir import Capsule, CapsuleWriter
+from prismdbg.capsule.log import format as fmt
 from prismdbg.capsule.manifest import OLDEST_WITH_STATE, Incident, IncidentKind, Manifest, Origin
 from prismdbg.capsule.state_snapshot import DESCRIPTION, PROLOGUE, TENSORS, StateSnapshot
 from prismdbg.checkpoint.gpu_part import PART
@@ -101,3 +102,20 @@ def add_state(writer: CapsuleWriter, folder: Path, rank: int) -> None:
     writer.add_bytes(f"{layout.STATE}/{DESCRIPTION}", snapshot.to_bytes())
     header = safetensors.header_of(safetensors.lay([("model.weight", "F32", (2,))]))
     writer.add_bytes(f"{layout.STATE}/{TENSORS}", header + bytes(8))
+
+
+def capsule_with_nan(
+    folder: Path, bad: tuple[int, ...], kind: IncidentKind = IncidentKind.NAN, moment_a: Moment = MANIFEST.moment_a
+) -> Capsule:
+    """Of a rank that sent NaN in the `bad` ones of four steps; the incident is in the last of them."""
+    log = TinyLog(folder / "log")
+    log.group("0", (0, 1))
+    for step in range(4):
+        log.step(step)
+        log.complete(log.issue(step, 1, flags=fmt.IssueFlag.SENT_NONFINITE if step in bad else 0))
+    incident = Incident(kind=kind, text="", moment=Moment(3, 1))
+    with CapsuleWriter(folder / "capsule") as writer:
+        writer.add_tree(layout.LOG, folder / "log")
+        writer.add_json(layout.RANK, RANK)
+        manifest = replace(MANIFEST, moment_a=moment_a, replayable_from=moment_a, moment_b=Moment(3, 1))
+        return writer.finish(replace(manifest, incident=incident))

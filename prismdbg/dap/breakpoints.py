@@ -45,9 +45,13 @@ class Wanted:
 class Breakpoints:
     """Keeps the session's list; the rank is told when it goes on. Those that a client sends again keep their hits."""
 
-    def __init__(self, kept: BreakpointList, known: Known, sources: Sources, first_line: int) -> None:
-        """`first_line`: the number of a file's first line, for the client."""
+    def __init__(
+        self, kept: BreakpointList, known: Known, sources: Sources, first_line: int, nan_since: int = 0
+    ) -> None:
+        """`first_line`: the number of a file's first line, for the client. nan_since: the step of the NaN that the
+        capsule was made for, where there are others before it."""
         self._kept, self._known, self._sources, self._first_line = kept, known, sources, first_line
+        self._nan_since = f"step >= {nan_since}" if nan_since else ""
         self._set: dict[str, list[tuple[int, Wanted]]] = {}
 
     def requests(self) -> dict[str, Callable[[Arguments], Json]]:
@@ -97,10 +101,14 @@ class Breakpoints:
     def _of_exceptions(self, arguments: Arguments) -> Json:
         plain = [Arguments({"filterId": name}, "setExceptionBreakpoints") for name in arguments.texts("filters")]
         wanted = [
-            self._tried(each, lambda e=each: _filter(e.text("filterId")))  # type: ignore[misc]
+            self._tried(each, lambda e=each: self._filter(e))  # type: ignore[misc]
             for each in (*plain, *arguments.objects("filterOptions"))
         ]
         return self._replace("exception", wanted)
+
+    def _filter(self, each: Arguments) -> BreakpointSpec:
+        spec = _filter(each.text("filterId"))
+        return spec if each.text("condition", "").strip() else replace(spec, condition=self._nan_since)
 
     def _of_data(self, arguments: Arguments) -> Json:
         wanted = [self._tried(each, lambda e=each: _change(e)) for each in arguments.objects("breakpoints")]  # type: ignore[misc]

@@ -31,11 +31,13 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """path: of a capsule, or of a run with `rank`; None where the client is to say. fetch: makes the copy of what the
-    client gave the address of, and gives its path. at: where the rank goes first.
+    """path: of a capsule, or of a run with `rank`; None where the client is to say. given: what the command line has in
+    its place, such as an address. fetch: makes the copy of what the client gave the address of, and gives its path.
+    at: where the rank goes first.
     stop_first: at its first collective, else it runs on to a breakpoint."""
 
     path: Path | None = None
+    given: str = ""
     fetch: Callable[[Say], Path] | None = None
     rank: int | None = None
     runtime: str = ""
@@ -49,12 +51,12 @@ class Launch:
 
     def told(self, arguments: Arguments) -> Launch:
         """As a client's `launch` or `attach` has it; what it leaves out stays."""
-        path = Path(arguments.text("capsule")) if arguments.has("capsule") else self.path
-        if path is None:
+        text = arguments.text("capsule", "")
+        if self.path is None and not text:
             raise UsageError("no capsule to replay", hint='give "capsule" in the launch configuration')
-        if self.path is not None and path.absolute() != self.path.absolute():
+        if text and not self._allows(text):
             raise UsageError(
-                f"prismdbg was started with {self.path}, but the launch configuration has {path}",
+                f"prismdbg was started with {self.given or self.path}, but the launch configuration has {text}",
                 hint='leave "capsule" out of one of them',
             )
         runtime = arguments.text("runtime", self.runtime)
@@ -62,8 +64,8 @@ class Launch:
             raise UsageError(f"unknown runtime {quoted(runtime)}", hint=f"use one of: {', '.join(RUNTIMES)}")
         return replace(
             self,
-            path=path,
-            fetch=fetching(arguments.text("capsule", "")),
+            path=self.path or Path(text),
+            fetch=fetching(text) if self.path is None else None,
             rank=arguments.number("rank") if arguments.has("rank") else self.rank,
             runtime=runtime,
             allow_writes=arguments.flag("allowWrites", self.allow_writes),
@@ -71,6 +73,11 @@ class Launch:
             at=Moment.parse(arguments.text("at")) if arguments.has("at") else self.at,
             stop_first=arguments.flag("stopOnEntry", self.stop_first),
         )
+
+    def _allows(self, text: str) -> bool:
+        """Whether a client may name this capsule: any, or the one of the command line."""
+        started = (self.path, Path(self.given or self.path)) if self.path is not None else ()
+        return not started or Path(text).absolute() in [path.absolute() for path in started]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

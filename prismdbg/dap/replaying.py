@@ -21,6 +21,7 @@ from prismdbg.dap.recorded import Recorded
 from prismdbg.dap.sources import Sources
 from prismdbg.dap.telling import Telling
 from prismdbg.debugger.known_names import known_names
+from prismdbg.debugger.recorded_nan import nan_since
 from prismdbg.errors import PrismError
 from prismdbg.session.answers import Phase
 
@@ -58,7 +59,7 @@ class Replaying:
         capsule, first_line = rank.travel.capsule, settled.first_line
         known = known_names(capsule)
         sources = Sources(capsule, known)
-        kept = Breakpoints(rank.debugger.session.breakpoints, known, sources, first_line)
+        kept = Breakpoints(rank.debugger.session.breakpoints, known, sources, first_line, nan_since(capsule))
         title = f"rank {capsule.manifest.rank} of {capsule.manifest.world_size}"
         looking = Looking(rank.debugger, sources, first_line, title)
         self._motion = Motion(settled.client, settled.control, rank.debugger, settled.telling, kept, looking.forget)

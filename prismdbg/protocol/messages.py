@@ -233,10 +233,11 @@ class Synthesized(TypedDict):
 
 
 class Skipped(TypedDict):
-    """`begun`: the step that follows."""
+    """`begun`: the step that follows. in_a_row: with this one, of those in which the same optimizer was due."""
 
     moment: MomentText
     begun: Count
+    in_a_row: Count
 
 
 class StateCompared(TypedDict):

@@ -35,7 +35,8 @@ class Judgement(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
     """What was seen of it. first_nan: the first NaN or Inf sent or received that counts; lasting_overflow: one in a
-    step that its gradient scaler skipped, and that may be an incident; has_other_nan: there were others. affected: the
+    step that its gradient scaler skipped, and that may be an incident; has_other_nan: there were others;
+    has_nan_where_it_left: one of any kind was sent there. affected: the
     first answer that may not be what it would have been. run_to: where the script ends the replay. exit_code: of the
     program, or of the process that was lost, where it is known. hangs: it was silent for as long as a recorded hang
     says."""
@@ -47,6 +48,7 @@ class Run:
     first_nan: Moment | None = None
     lasting_overflow: Moment | None = None
     has_other_nan: bool = False
+    has_nan_where_it_left: bool = False
     raised: ProgramRaised | None = None
     run_to: Moment | None = None
     hangs: bool = False
@@ -108,6 +110,8 @@ def _judged(run: Run, incident: Incident, end: Moment, known: Recorded) -> tuple
         return Judgement.OTHER, f"the program ended with exit code {run.exit_code}"
     if run.lasting_overflow is not None:
         overflow = f"a NaN or Inf at {run.lasting_overflow}, in a step that the gradient scaler skipped"
+        if incident.kind is IncidentKind.NAN and known.was_skipped:
+            return Judgement.RECURS, f"{overflow}, as in the recorded run"
         return Judgement.UNKNOWN, f"inconclusive, {overflow}"
     place = min(incident.moment or end, end)
     is_cut = run.run_to is not None and run.run_to <= run.reached <= place  # what comes behind that place has not run
@@ -181,7 +185,7 @@ def _where_it_leaves(run: Run, end: Moment, recorded: Sequence[Moment]) -> str:
     if story.get("assumed"):
         return f"{same}; from {left} on peers are assumed to send other data"
     differs = f"from {left} on it sends other data ({headline(story)})"
-    if (story.get("expected") or {}).get("sent_nonfinite") and run.first_nan != left:
+    if (story.get("expected") or {}).get("sent_nonfinite") and not run.has_nan_where_it_left:
         differs += "; the recorded NaN or Inf does not occur there, as expected of a fix"
     return f"{same}; {differs}"
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.log.coverage import capsule_span
+from prismdbg.capsule.log.events import RankLog
 from prismdbg.debugger.debugger import Debugger, Settings, debug
 from prismdbg.debugger.driver import RUNNING
 from prismdbg.debugger.known_names import known_before_start
@@ -64,7 +65,7 @@ class Listener:
     departed: notices.Departed | None = None
     assumed_from: Moment | None = None
     raised: notices.ProgramRaised | None = None
-    nonfinite: NonfiniteSeen = field(default_factory=lambda: NonfiniteSeen(_NOWHERE))
+    nonfinite: NonfiniteSeen = field(default_factory=lambda: NonfiniteSeen(_NOWHERE, _NOWHERE))
     exit_code: int | None = None
     died_with: int | None = None
     came_to: Moment = _NOWHERE
@@ -111,9 +112,9 @@ class Listener:
                     verdict.tally, verdict.is_covered = notice.tally, True
                 self.hangs = True
             case notices.Hit() if notice.stop == self.nan_stop:
-                self.nonfinite.hit(notice.moment, departed=self.departed is not None)
+                self.nonfinite.hit(notice.moment, self.departed.moment if self.departed is not None else None)
             case notices.Skipped():
-                self.nonfinite.skipped(notice.moment.step, notice.begun)
+                self.nonfinite.skipped(notice.moment.step, notice.begun, notice.in_a_row)
             case notices.BreakpointFailed() if self.runner is not None:
                 self.runner.condition_failed(notice.stop, notice.moment, notice.error)
             case notices.Said():
@@ -198,7 +199,14 @@ def run_scripted(request: ReplayRequest, script: Script, result: Scripted, *, bo
 
 
 def _carry_out(travel: Travel, request: ReplayRequest, script: Script, result: Scripted, deadline_s: float) -> None:
-    nonfinite = NonfiniteSeen.of(request.capsule.manifest.incident, request.capsule.manifest.moment_b)
+    manifest = request.capsule.manifest
+    log = read_log(request.capsule.log) if request.may_depart else None
+    bad = (
+        [call.moment for call in log.collectives if call.sent_nonfinite or call.received_nonfinite]
+        if log is not None
+        else ()
+    )
+    nonfinite = NonfiniteSeen.of(manifest.incident, manifest.moment_b, bad)
     listener = Listener(Received(travel.capsule.log), nonfinite=nonfinite)
     debugger = debug(
         travel,
@@ -218,7 +226,7 @@ def _carry_out(travel: Travel, request: ReplayRequest, script: Script, result: S
     finally:
         affected.look()
         debugger.end()
-    _judge(capsule, script, result, listener, recorded, affected.moment, request.may_depart)
+    _judge(capsule, script, result, listener, recorded, affected.moment, log)
     if not _is_as_hoped(result):
         died = result.findings.ending is Ending.LOST or listener.verdict.end is End.DIED
         has_ended = died or listener.exit_code is not None
@@ -242,8 +250,9 @@ def _judge(
     listener: Listener,
     recorded: tuple[Moment, ...],
     affected: Moment | None,
-    may_depart: bool,
+    log: RankLog | None,
 ) -> None:
+    """`log`: of the capsule, where the rank may leave the record."""
     findings, manifest = result.findings, capsule.manifest
     reached = findings.reached or manifest.moment_a
     if findings.ending is Ending.LOST:
@@ -259,13 +268,13 @@ def _judge(
         first_nan=listener.nonfinite.first,
         lasting_overflow=listener.nonfinite.lasting(reached),
         has_other_nan=listener.nonfinite.has_passed,
+        has_nan_where_it_left=listener.nonfinite.is_where_it_left,
         raised=listener.raised,
         run_to=script.run_to,
         hangs=listener.hangs,
         exit_code=listener.died_with if findings.ending is Ending.LOST else listener.exit_code,
     )
-    if may_depart:
-        log = read_log(capsule.log)
+    if log is not None:
         known = compare.recorded(capsule, log, capsule_span(capsule, log))
         result.fix = judge_fix(seen, manifest.incident, manifest.moment_b, recorded, known)
         return

@@ -89,10 +89,12 @@ class Synthesized:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Skipped:
-    """A gradient scaler skipped the step of `moment`, after the rank left the record; the next step is `begun`."""
+    """A gradient scaler skipped the step of `moment`, off the record; the next step is `begun`. in_a_row: so many steps
+    in which the same optimizer was due, with this one."""
 
     moment: Moment
     begun: int
+    in_a_row: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -330,7 +332,7 @@ def _parse(event: Json) -> Notice:
                 collective=dict(collective),
             )
         case "skipped":
-            return Skipped(moment=moment, begun=int(event["begun"]))
+            return Skipped(moment=moment, begun=int(event["begun"]), in_a_row=int(event["in_a_row"]))
         case "end_of_log":
             return EndOfLog(moment=moment, tally=dict(event["tally"]))
         case "state":

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from prismdbg.cli.options.addresses import Fetched
+from prismdbg.cli.options.addresses import Fetched, as_given
 from prismdbg.cli.options.archive_keys import archive_keys
 from prismdbg.cli.options.capsule_or_run import RANK_OF_RUN, capsule_at
 from prismdbg.cli.options.limit_options import limits
@@ -66,6 +66,7 @@ def command(
     serve_stdio(
         Launch(
             path=capsule,
+            given=as_given("capsule") if capsule is not None else "",
             rank=rank,
             runtime=runtime or "",
             allow_writes=allow_writes,

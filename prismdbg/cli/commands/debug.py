@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from prismdbg.cli.exit_codes import ExitCode
+from prismdbg.cli.options.addresses import as_given
 from prismdbg.cli.options.archive_keys import archive_keys, as_options
 from prismdbg.cli.options.capsule_or_run import CAPSULE_OR_RUN, RANK_OF_RUN, capsule_at
 from prismdbg.cli.options.limit_options import limits
@@ -114,6 +115,7 @@ def command(
             raise UsageError("--dap cannot be combined with --web or --plain", hint="choose one of them")
         launch = Launch(
             path=capsule,
+            given=as_given("capsule"),
             runtime=runtime or "",
             allow_writes=allow_writes,
             bound_s=timeout,

@@ -16,6 +16,7 @@ from prismdbg.render import console
 if TYPE_CHECKING:
     from prismdbg.jobs.storage.remote.object_store import Address
 
+_GIVEN = f"{__name__}.given"  # of a context's `meta`: by argument, what was typed
 SHOWN = f"{__name__}.shown"  # of a context's `meta`: what shows long work that is done before the command begins
 
 
@@ -27,10 +28,17 @@ class Fetched(click.Path):
 
     def convert(self, value: Any, param: click.Parameter | None, context: click.Context | None) -> Any:
         fetch = fetching(value) if isinstance(value, str) else None
+        if context is not None and param is not None:
+            context.meta.setdefault(_GIVEN, {})[param.name] = str(value)
         if fetch is None:
             return super().convert(value, param, context)
         with (nullcontext if context is None else context.meta.get(SHOWN, nullcontext))():
             return fetch(console.announce)
+
+
+def as_given(argument: str) -> str:
+    """What was typed for this argument of the present command, of type `Fetched`."""
+    return str(click.get_current_context().meta[_GIVEN][argument])
 
 
 class LocalPath(click.Path):

@@ -18,7 +18,8 @@ from prismdbg.capsule.log.coverage import (
     starts_too_late,
 )
 from prismdbg.capsule.log.events import Note, RankLog
-from prismdbg.capsule.log.notes import exit_codes, moment_of, traceback_of
+from prismdbg.capsule.log.format import StepSource
+from prismdbg.capsule.log.notes import SKIPPED, exit_codes, moment_of, traceback_of
 from prismdbg.capsule.manifest import IncidentKind, Origin
 from prismdbg.errors import PrismError, RankLost, WaitTimeout
 from prismdbg.jobs.replay.bounded_messages import Received, Said, Shown
@@ -347,6 +348,7 @@ def recorded(capsule: Capsule, log: RankLog, span: Span, stopped: Moment | None 
         required=len([r for r in span.records if stopped is None or r.moment <= stopped]),
         goes_on=span.goes_on,
         answered=span.answered,
+        was_skipped=_was_skipped(log, capsule.manifest.incident.moment),
         exit_code=codes[-1] if codes and not span.goes_on else None,
         died_with=None if span.goes_on else capsule.rank().get("died_with"),
         raised=recorded_text(main[-1].data) if main else "",
@@ -355,6 +357,15 @@ def recorded(capsule: Capsule, log: RankLog, span: Span, stopped: Moment | None 
         raised_later=tuple(recorded_text(n.data) for n in incidents if n not in notes),
         raised_at_start=tuple(recorded_text(n.data) for n in at_start),
     )
+
+
+def _was_skipped(log: RankLog, moment: Moment | None) -> bool:
+    """Whether a gradient scaler kept the gradients of that step from an optimizer."""
+    begun = (log.steps[0].step - 1 if log.steps else 0, *(mark.step for mark in log.steps))
+    ended = zip(begun, log.steps, strict=False)
+    skipped: set[int | None] = {step for step, mark in ended if mark.source is StepSource.SKIPPED_BY_SCALER}
+    skipped |= {note.data.get("step") for note in log.notes if note.kind == SKIPPED}
+    return moment is not None and moment.step in skipped
 
 
 def _incidents(capsule: Capsule, log: RankLog, span: Span) -> tuple[list[Note], list[Note]]:

@@ -51,7 +51,8 @@ class Recorded:
     """What the record says of its own end.
 
     required: the collectives that a replay must compare. goes_on: the log holds a collective after the end moment.
-    answered: each of them was complete when the record ended. exit_code: of the program that ended by itself;
+    answered: each of them was complete when the record ended. was_skipped: a gradient scaler skipped the step of the
+    incident. exit_code: of the program that ended by itself;
     died_with: of a process that died without a word, 128 and the number for a signal; None where it is not known.
     Exceptions that nothing caught, as `Type: text`: `raised` is the main thread's last one, `also_raised` are all
     others up to the end moment, `raised_later` all after it, `raised_at_start` those that came before the start or soon
@@ -62,6 +63,7 @@ class Recorded:
     required: int
     goes_on: bool = False
     answered: bool = True
+    was_skipped: bool = False
     exit_code: int | None = None
     died_with: int | None = None
     raised: str = ""

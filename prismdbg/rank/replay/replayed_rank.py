@@ -29,6 +29,7 @@ from prismdbg.rank.replay import verbs
 from prismdbg.rank.replay.peers import RecordedPeers
 from prismdbg.rank.replay.recorded_clocks import RecordedClocks
 from prismdbg.rank.replay.replayer import Replayer
+from prismdbg.rank.replay.scaler_skips import ScalerSkips
 from prismdbg.rank.tracing import tracer
 
 
@@ -47,6 +48,7 @@ class Replaying:
         self.ended = self.is_child = False
         self._probe: NonfiniteProbe | None = None
         self._clocks: RecordedClocks | None = None
+        self._skips = ScalerSkips(counters, self._skipped)
 
     def prepare(self) -> None:
         self.replayer = Replayer(
@@ -61,6 +63,7 @@ class Replaying:
         """From here on every collective reaches the virtual peers."""
         kernels.install(self.replayer)
         unknown_ops.install(unknown_ops.refuse)
+        COUNTER.listen_to_scaler(self._skips)
         os.register_at_fork(after_in_child=self._in_child)
 
     def _in_child(self) -> None:
@@ -87,10 +90,13 @@ class Replaying:
 
     def on_step(self, step: int, source: StepSource) -> None:
         self._check_state(step)
-        if self.replayer.departed and source is StepSource.SKIPPED_BY_SCALER:
-            self.agent.publish("skipped", moment=str(self.counters.moment), begun=step)
+        self._skips.step_ends(step, source)
         self.counters.begin_step(step)
         self.replayer.stepped()
+
+    def _skipped(self, moment: Moment, begun: int, in_a_row: int) -> None:
+        if self.replayer.is_off_the_record:
+            self.agent.publish("skipped", moment=str(moment), begun=begun, in_a_row=in_a_row)
 
     def exception(self, report: dict[str, Any], error: BaseException) -> None:
         """Where a client debugs, the thread stands at the line that raised, before it unwinds any further."""

@@ -123,6 +123,11 @@ class Replayer:
         """Whether the rank has left the record, so that everything later is assumed."""
         return self.departure is not None and self.departure.left is not None
 
+    @property
+    def is_off_the_record(self) -> bool:
+        """Whether no call is a recorded one any more."""
+        return self.departed or self.beyond_end
+
     def assumes(self, moment: Moment, names: Collection[str]) -> bool:
         """Whether a value at `moment`, made of these names, rests on what peers are assumed to send."""
         departed = self.departure is not None and self.departure.assumes(moment, names)

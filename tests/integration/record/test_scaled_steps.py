@@ -4,6 +4,7 @@ scaler skips is a step, too, and named as skipped; a replay counts as the job di
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from chain import prismdbg, recording
@@ -33,18 +34,57 @@ def test_a_skipped_step_is_a_step_and_named_as_skipped(how: str, tmp_path: Path)
     assert replayed.code == 0 and "identical up to 3.1" in replayed.out, replayed.out + replayed.err
 
 
+PLAIN = (PROGRAMS / "scaled_steps.py").read_text()
+OTHER_DATA = ("ones(2, 4)", "full((2, 4), 1.5)")
+IN_A_STEP = "        for micro_batch in range(MICRO_BATCHES):\n"
+
+
+def fix_of(program: str, edited: str, folder: Path, *words: str, run_to: str = "") -> dict[str, Any]:
+    """What the replay of rank 1 says of the edited program."""
+    path, source = folder / "program.py", folder / "edited"
+    path.write_text(program)
+    source.mkdir()
+    (source / path.name).write_text(edited)
+    with recording(forked(path, *words, ranks=2), folder, "--window", "all") as job:
+        job.end()
+    (folder / "run.yaml").write_text(f"run_to: {run_to}\nforbid: [{{on: exception}}]\n")
+    options = ["--runtime", "local", "--source", source, *(["--script", folder / "run.yaml"] if run_to else [])]
+    said = prismdbg("replay", job.run.path, "--rank", "1", *options, "--json")
+    assert said.json is not None and said.json["fix"], said.out + said.err
+    return dict(said.json["fix"])
+
+
 def test_an_overflow_of_an_edited_program_is_no_failure(tmp_path: Path) -> None:
     """It leaves the record before the step that its gradient scaler skips."""
-    program, edited = tmp_path / "scaled_steps.py", tmp_path / "edited"
-    program.write_text(text := (PROGRAMS / "scaled_steps.py").read_text())
-    edited.mkdir()
-    (edited / program.name).write_text(text.replace("ones(2, 4)", "full((2, 4), 1.5)"))
-    with recording(forked(program, "plain", ranks=2), tmp_path, "--window", "all") as job:
-        job.end()
-    said = prismdbg("replay", job.run.path, "--rank", "1", "--runtime", "local", "--source", edited, "--json")
-    fix = said.json["fix"]
-    assert (fix["judgement"], fix["left"]) == ("no incident", "0.4"), said.out + said.err
+    fix = fix_of(PLAIN, PLAIN.replace(*OTHER_DATA), tmp_path, "plain")
+    assert (fix["judgement"], fix["left"]) == ("no incident", "0.4"), fix
     assert "no NaN or Inf but recorded ones and those of steps that a gradient scaler skipped" in fix["text"]
+
+
+@pytest.mark.parametrize("how", ["together", "in_turn"])
+def test_an_overflow_of_another_optimizer_of_an_edited_program_is_no_failure(how: str, tmp_path: Path) -> None:
+    pair = (PROGRAMS / "scaled_pair.py").read_text().replace("STEP_TAKES_S = 0.3", "STEP_TAKES_S = 0.0")
+    edited = pair.replace(*OTHER_DATA).replace("OVERFLOWS = 12, 3", "OVERFLOWS = 12, 5")
+    fix = fix_of(pair, edited, tmp_path, how)
+    assert (fix["judgement"], fix["left"][:2]) == ("no incident", "0."), fix
+    assert "those of steps that a gradient scaler skipped" in fix["text"]
+
+
+def test_an_overflow_behind_the_recorded_exception_is_no_failure(tmp_path: Path) -> None:
+    """The edited program never leaves the record."""
+    raises = PLAIN.replace(
+        IN_A_STEP, f"        if (step, dist.get_rank()) == (1, 1):\n            raise ValueError\n{IN_A_STEP}"
+    )
+    fix = fix_of(raises, PLAIN, tmp_path, "plain", run_to="3.1")
+    assert (fix["judgement"], fix["left"]) == ("gone", None), fix
+
+
+def test_steps_that_are_skipped_in_a_row_are_the_incident_again(tmp_path: Path) -> None:
+    lasts = PLAIN.replace("step == 1 and", "step >= 1 and").replace(
+        "STEPS, MICRO_BATCHES = 4", "STEPS, MICRO_BATCHES = 12"
+    )
+    fix = fix_of(lasts, lasts.replace(*OTHER_DATA), tmp_path, "plain")
+    assert (fix["judgement"], fix["left"]) == ("recurs", "0.4"), fix
 
 
 @pytest.mark.parametrize(("how", "step"), [("together", 3), ("in_turn", 4)])

@@ -12,13 +12,16 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from capsules import make_capsule
+from capsules import capsule_with_nan, make_capsule
+from click.testing import CliRunner
 from dap_client import BOUND_S, Editor, check, over_socket
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from prismdbg.cli.commands import dap
 from prismdbg.dap import replaying
 from prismdbg.dap.adapter import Adapter
+from prismdbg.dap.arguments import Arguments
 from prismdbg.dap.client import Client, bounded_writer
 from prismdbg.dap.control import Control
 from prismdbg.dap.framing import BrokenStream, MessageReader, encoded
@@ -27,6 +30,7 @@ from prismdbg.dap.launch import Launch, Say
 from prismdbg.debugger.debugger import Debugger
 from prismdbg.debugger.driver import Tell
 from prismdbg.debugger.program import Unseen
+from prismdbg.errors import UsageError
 from tests.unit.simulated_rank import SimulatedRank
 
 INITIALIZE = {"adapterID": "prismdbg"}
@@ -87,7 +91,7 @@ def test_a_session_without_a_replay(running: Running) -> None:
 
 def serving(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: Any) -> Running:
     """An adapter whose launch finds a simulated rank."""
-    capsule = make_capsule(tmp_path / "capsule")
+    capsule = capsule_with_nan(tmp_path, (0, 3))
 
     @contextlib.contextmanager
     def live(_launch: Launch, tell: Tell, _say: Say) -> Iterator[Any]:
@@ -126,6 +130,20 @@ def test_what_the_program_prints_is_output_of_its_own(tmp_path: Path, monkeypatc
     assert editor.printed("stdout") == "step 1 of 2\n"
     editor.stopped_by("configurationDone")
     assert editor.printed("stdout") == "step 1 of 2\nstep 2 of 2\n"
+    editor.ask("disconnect")
+    editor.close()
+    running.socket.close()
+    assert running.ended()
+
+
+def test_the_filter_for_nan_begins_at_the_incident(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    running = serving(tmp_path, monkeypatch, Unseen())
+    editor = running.editor()
+    editor.ask("initialize", **INITIALIZE)
+    editor.ask("launch", noDebug=False)
+    editor.ask("setExceptionBreakpoints", filters=["nan"])
+    editor.stopped_by("configurationDone")
+    assert "nan if step >= 3" in editor.ask("evaluate", expression="breakpoints", context="repl")["result"]
     editor.ask("disconnect")
     editor.close()
     running.socket.close()
@@ -211,6 +229,25 @@ def test_the_capsule_of_the_command_line_is_not_replaced(tmp_path: Path) -> None
     editor.close()
     running.socket.close()
     assert running.ended()
+
+
+def test_the_launch_configuration_may_repeat_what_the_command_line_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of an address, the command line has fetched a copy; of a run, it has found the capsule of a rank."""
+    pytest.importorskip("fsspec")
+    capsule, started = make_capsule(tmp_path / "capsule").path, list[Launch]()
+    monkeypatch.setattr(dap, "serve_stdio", started.append)
+    monkeypatch.setenv("PRISMDBG_CACHE", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    for named in (f"file://{capsule}", "capsule"):
+        assert CliRunner().invoke(dap.command, [named]).exit_code == 0
+        launch = started.pop()
+        for text in (named, str(launch.path), ""):
+            told = launch.told(Arguments({"capsule": text}, "launch"))
+            assert (told.path, told.fetch) == (launch.path, None)
+        with pytest.raises(UsageError, match=f"was started with {named}, but the launch configuration has s3://B/C"):
+            launch.told(Arguments({"capsule": "s3://B/C"}, "launch"))
 
 
 HOSTILE: list[Any] = [

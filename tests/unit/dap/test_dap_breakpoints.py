@@ -22,9 +22,9 @@ KNOWN = Known(
 
 
 class Client:
-    def __init__(self, folder: Any, first_line: int = 1) -> None:
+    def __init__(self, folder: Any, first_line: int = 1, nan_since: int = 0) -> None:
         self.kept = BreakpointList()
-        self.breakpoints = Breakpoints(self.kept, KNOWN, Sources(make_capsule(folder), KNOWN), first_line)
+        self.breakpoints = Breakpoints(self.kept, KNOWN, Sources(make_capsule(folder), KNOWN), first_line, nan_since)
 
     def ask(self, command: str, **arguments: Any) -> list[dict[str, Any]]:
         answer = self.breakpoints.requests()[command](Arguments(arguments, command))
@@ -117,6 +117,12 @@ def test_functions_exceptions_and_data(client: Client) -> None:
     for number, reason in ((reduce, "function breakpoint"), (nan, "exception"), (changed, "data breakpoint")):
         assert client.breakpoints.reason([number["id"]]) == reason
     assert client.breakpoints.reason([99]) == "breakpoint"
+
+
+def test_the_filter_lets_values_before_the_incident_pass_unless_the_client_has_a_condition(tmp_path: Any) -> None:
+    client = Client(tmp_path / "capsule", nan_since=11)
+    client.ask("setExceptionBreakpoints", filters=["nan"], filterOptions=[{"filterId": "nan", "condition": "step > 3"}])
+    assert [spec.condition for spec in client.kept.all] == ["step >= 11", "step > 3"]
 
 
 def test_a_logpoint_prints_its_own_text(client: Client) -> None:

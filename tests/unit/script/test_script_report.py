@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -290,6 +290,7 @@ def fixed(
     incident: Incident = NAN,
     *,
     answered: bool = True,
+    was_skipped: bool = False,
     code: int | None = None,
     recorded: str = "",
     died_with: int | None = None,
@@ -300,6 +301,7 @@ def fixed(
         incident=incident.kind,
         required=len(RECORDED),
         answered=answered,
+        was_skipped=was_skipped,
         exit_code=code,
         raised=recorded,
         died_with=died_with,
@@ -409,20 +411,37 @@ def hit(at: str) -> Hit:
     return Hit(moment=Moment.parse(at), stop=1, collective={})
 
 
-def skipped(step: int) -> Skipped:
-    return Skipped(moment=Moment(step, 9), begun=step + 1)
+def skipped(step: int, in_a_row: int = 1) -> Skipped:
+    return Skipped(moment=Moment(step, 9), begun=step + 1, in_a_row=in_a_row)
 
 
-def seen_of(told: Sequence[Notice], incident: Incident = NAN, reached: str = "19.2") -> FixVerdict:
-    listener = Listener(Received(Path()), nan_stop=1, nonfinite=NonfiniteSeen.of(incident, END))
+def overflows(steps: Iterable[int]) -> Iterator[Notice]:
+    """All in a row."""
+    for number, step in enumerate(steps, 1):
+        yield from (hit(f"{step}.1"), skipped(step, number))
+
+
+def seen_of(
+    told: Sequence[Notice],
+    incident: Incident = NAN,
+    reached: str = "19.2",
+    *,
+    recorded: Sequence[str] = (),
+    was_skipped: bool = False,
+) -> FixVerdict:
+    """`recorded`: where the recorded rank had NaN or Inf. was_skipped: its scaler skipped the step of the incident."""
+    nonfinite = NonfiniteSeen.of(incident, END, [Moment.parse(at) for at in recorded])
+    listener = Listener(Received(Path()), nan_stop=1, nonfinite=nonfinite)
     for notice in told:
         listener(notice)
     come_to = Moment.parse(reached)
     return fixed(
         incident,
+        was_skipped=was_skipped,
         departed=listener.departed,
         reached=come_to,
         first_nan=listener.nonfinite.first,
+        has_nan_where_it_left=nonfinite.is_where_it_left,
         lasting_overflow=listener.nonfinite.lasting(come_to),
         has_other_nan=listener.nonfinite.has_passed,
     )
@@ -448,8 +467,12 @@ def seen_of(told: Sequence[Notice], incident: Incident = NAN, reached: str = "19
         (NAN, [departed("2.1"), skipped(2), hit("3.1")], Judgement.RECURS),
         (NAN, [departed("2.1"), hit("18.1"), skipped(18)], Judgement.UNKNOWN),  # no step after it was whole
         (RAISED, [departed("2.1"), hit("19.1"), skipped(19)], Judgement.UNKNOWN),
-        # as many as `record` takes for an incident
-        (NAN, [departed("2.1"), *(n for i in range(2, 10) for n in (hit(f"{i}.1"), skipped(i)))], Judgement.UNKNOWN),
+        # as many in a row as `record` takes for an incident
+        (NAN, [departed("2.1"), *overflows(range(2, 10))], Judgement.UNKNOWN),
+        (NAN, [departed("2.1"), *(n for i in range(2, 18, 2) for n in overflows([i]))], Judgement.GONE),
+        # another optimizer is skipped after the first one has ended the step, or the next one has begun
+        (NAN, [departed("2.1"), hit("2.1"), hit("3.1"), skipped(2), skipped(3)], Judgement.GONE),
+        (NAN, [departed("2.1"), hit("2.1"), hit("3.1"), skipped(2)], Judgement.RECURS),
         # of a step that was skipped after the recorded NaN in it came again
         (NAN, [hit("19.1"), departed("19.2"), skipped(19)], Judgement.RECURS),
     ],
@@ -458,6 +481,35 @@ def test_overflows_that_a_gradient_scaler_skips_are_not_the_incident(
     incident: Incident, told: Sequence[Notice], judgement: Judgement
 ) -> None:
     assert seen_of(told, incident).judgement is judgement
+
+
+def test_overflows_behind_the_end_moment_are_not_recorded_ones() -> None:
+    """Of a program that never left the record."""
+    assert seen_of([hit("20.1"), skipped(20)], RAISED, "22.1").judgement is Judgement.GONE
+    assert seen_of([hit("20.1"), skipped(20), hit("21.1")], RAISED, "22.1").judgement is Judgement.OTHER
+
+
+def test_an_incident_of_skipped_steps_occurs_again_by_skipped_steps() -> None:
+    told = [departed("2.1"), *overflows(range(2, 10))]
+    said = seen_of(told, was_skipped=True)
+    assert said.judgement is Judgement.RECURS
+    assert "a NaN or Inf at 9.1, in a step that the gradient scaler skipped, as in the recorded run" in said.text
+    assert seen_of(told, RAISED, was_skipped=True).judgement is Judgement.UNKNOWN
+    assert seen_of([departed("2.1"), *overflows([2])], was_skipped=True).judgement is Judgement.GONE
+
+
+def test_what_the_recorded_rank_sent_before_the_incident_counts_as_little_among_synthesized_peers() -> None:
+    for incident in (RAISED, NAN):
+        assert seen_of([departed("0.1"), hit("1.1")], incident, recorded=["1.1", "19.1"]).judgement is Judgement.GONE
+        assert seen_of([departed("0.1"), hit("1.2")], incident, recorded=["1.1"]).judgement is not Judgement.GONE
+    assert seen_of([departed("0.1"), hit("19.1")], NAN, recorded=["1.1", "19.1"]).judgement is Judgement.RECURS
+
+
+def test_a_nan_that_was_skipped_is_not_called_absent() -> None:
+    for first in (hit("2.1"), hit("2.2")):
+        said = seen_of([departed("2.1", 1), first, skipped(2)])
+        assert said.judgement is Judgement.GONE
+        assert ("does not occur there" in said.text) is (first.moment != Moment(2, 1))
 
 
 def test_values_that_did_not_count_are_said() -> None:

@@ -62,7 +62,7 @@ GOOD_EVENTS: dict[str, Any] = {
     "diverged": STORY,
     "departed": STORY,
     "synthesized": {"moment": "1.1", "collective": CALL},
-    "skipped": {"moment": "1.1", "begun": 2},
+    "skipped": {"moment": "1.1", "begun": 2, "in_a_row": 1},
     "end_of_log": {"moment": "3.1", "tally": TALLY},
     "all_compared": {"moment": "3.1", "tally": TALLY},
     "state": {"moment": "2.1", "equal": True, "expected": "1", "actual": "1"},
