@@ -60,12 +60,13 @@ def perhaps_first(deaths: Sequence[Death]) -> list[Death]:
 
 def likely_first(deaths: Sequence[Death], raised: Mapping[str, bool]) -> Death:
     """`raised`: those that raised, and whether in a collective, as they do where a peer is gone. A rank that did, or
-    that was told to end, follows another."""
+    that was told to end, follows another; so may one that ended without a word and without a signal: Ray ends the
+    workers of a rank that raised with an exit code."""
 
     def distance(death: Death) -> int:
         if death.name in raised:
             return 2 if raised[death.name] else 0
-        return 1 if death.signal is None else 2 if death.signal in ASKED else 0
+        return 2 if death.signal in ASKED else 0 if death.signal else 1
 
     return min(perhaps_first(deaths), key=distance)
 

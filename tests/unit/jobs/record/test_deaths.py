@@ -42,6 +42,7 @@ def test_who_was_seen_alive_after_a_death_was_not_the_first() -> None:
         pytest.param([0, SIGKILL], {"0": True}, "1", id="raised in a collective, and killed"),
         pytest.param([None, None], {"1": False}, "1", id="not known, and raised by itself"),
         pytest.param([SIGTERM, 0], {"1": False}, "1", id="told to end, and raised by itself"),
+        pytest.param([0, 0], {"1": False}, "1", id="ended with a code, and raised by itself"),
         pytest.param([None, SIGKILL], {}, "1", id="not known, and killed"),
         pytest.param([None, None], {}, "0", id="nothing is known"),
     ],
