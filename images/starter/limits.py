@@ -11,6 +11,8 @@ import resource
 import signal
 from typing import Any
 
+from mounts import mounts
+
 IN_CONTAINER = (  # where the engine shows a container its own group, in version 2 and 1
     ("memory", "/sys/fs/cgroup/memory.events", "oom_kill"),
     ("memory", "/sys/fs/cgroup/memory/memory.oom_control", "oom_kill"),
@@ -30,6 +32,7 @@ class Met:
     def __init__(self, spec: Spec) -> None:
         self._limits = spec["limits"]
         self._isolation = spec["isolation"]
+        self._scratch = spec["scratch"]
         self._counters = []
         for name, path, key in self._limits["events"] or (IN_CONTAINER if self._limits["in_container"] else ()):
             with contextlib.suppress(OSError):
@@ -49,7 +52,7 @@ class Met:
         met = self.counted()
         if code == TOO_LARGE:
             met.add("disk")
-        if self._isolation == "namespaces" and is_full("/"):  # it lies in memory
+        if self._isolation == "namespaces" and any(map(is_full, in_memory(self._scratch))):
             met.add("memory")
         if (self._isolation != "none" or self._limits["in_container"]) and is_full("/dev/shm"):
             met.add("shm")
@@ -59,6 +62,14 @@ class Met:
 def _count(descriptor: int, key: str) -> int:
     text = os.pread(descriptor, 4096, 0).decode()
     return next((int(words[1]) for line in text.splitlines() if (words := line.split())[:1] == [key]), 0)
+
+
+def in_memory(scratch: str) -> list[str]:
+    """The root, and where the layers in `scratch` are seen: they share one file system, which an overlay shows as its
+    own. What lies over another mount hides it."""
+    seen = {mount.point: mount for mount in mounts()}.values()
+    upper = f",upperdir={scratch}/"
+    return ["/", *(mount.point for mount in seen if mount.kind == "overlay" and upper in mount.options)]
 
 
 def is_full(path: str) -> bool:

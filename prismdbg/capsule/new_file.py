@@ -78,7 +78,7 @@ def whole(path: Path) -> Iterator[Path]:
 def _is_open_file(path: Path) -> bool:
     """Whether its links lead through those of /proc."""
     for _ in range(_MOST_LINKS):
-        if path.parent.resolve().is_relative_to("/proc"):
+        if Path(os.path.realpath(path.parent)).is_relative_to("/proc"):  # of a ring of links, too
             return True
         if not path.is_symlink():
             return False

@@ -31,17 +31,20 @@ _NAMES = {"memory": "memory", "pids": "processes", "shm": "shared memory (/dev/s
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     """`processes` counts threads as well, as the kernel does. recorded_bytes: of memory, what the recorded rank held at
-    its peak; 0 where that is not known."""
+    its peak; 0 where that is not known. is_shared_by_memory: shared_bytes follows from memory_bytes, and a larger
+    `--limit-shm` changes nothing."""
 
     memory_bytes: int
     processes: int
     shared_bytes: int
     disk_bytes: int
     recorded_bytes: int = 0
+    is_shared_by_memory: bool = False
 
     def without_group(self) -> Limits:
         """For a place whose file systems in memory nothing else bounds together: others need room beside /dev/shm."""
-        return replace(self, shared_bytes=min(self.shared_bytes, self.memory_bytes // 2))
+        half = self.memory_bytes // 2
+        return replace(self, shared_bytes=half, is_shared_by_memory=True) if self.shared_bytes > half else self
 
     def text(self, name: str) -> str:
         """The limit of this name, as it is typed."""
@@ -86,9 +89,10 @@ class LimitReached(RuntimeFailure):
 def reached(name: str, limits: Limits) -> LimitReached:
     many = " (too many files or too deeply nested folders reach it, too)" if name == "disk" else ""
     had = f"; the recorded rank held {limits.recorded_bytes / (1 << 20):.0f}MiB" if limits.recorded_bytes else ""
+    option = OPTIONS["memory" if name == "shm" and limits.is_shared_by_memory else name]
     return LimitReached(
         f"the replay reached its limit of {_NAMES[name]}: {limits.text(name)}{had if name == 'memory' else ''}{many}",
-        hint=f"raise it with {OPTIONS[name]} if you trust the program",
+        hint=f"raise it with {option} if you trust the program",
     )
 
 

@@ -34,8 +34,9 @@ _SHAPES: tuple[tuple[str, str, re.Pattern[str]], ...] = tuple(
         (
             "password in a URL",
             "://",
-            # It may hold a slash, if what stands before it is no port, and ends at the last @ before the path.
-            r"://[^/\s:@'\"]*:((?:[^/\s@'\"]+|(?!(?:\d{1,5}[/?#,]|\$\w+/))[^/\s@'\"](?:(?!://)[^\s@'\"])*+)"
+            # It may hold a slash, if what stands before it is no port, and ends at the last @ before the path. An IPv6
+            # address in brackets is no user.
+            r"://(?!\[[\da-fA-F:.]+(?:%[\w.-]+)?\])[^/\s:@'\"]*:((?:[^/\s@'\"]+|(?!(?:\d{1,5}[/?#,]|\$\w+/))[^/\s@'\"](?:(?!://)[^\s@'\"])*+)"
             r"(?:@[^/?#{}<>\s@'\"]+)*)@",
         ),
         ("token in a URL", "://", r"://([A-Za-z0-9_-]{20,})@"),

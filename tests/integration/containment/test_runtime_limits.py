@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sysconfig
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -16,6 +17,7 @@ from runtime_places import Case
 
 from prismdbg.errors import WaitTimeout
 from prismdbg.model.deadline import Deadline
+from prismdbg.runtime import starter_process
 from prismdbg.runtime.limits import LimitReached, Limits
 from prismdbg.runtime.local_runtime import LocalRuntime
 from prismdbg.runtime.rank_folder import RankFolder
@@ -134,6 +136,25 @@ def test_shared_memory_ends_where_it_is_full(small: Small) -> None:
     with pytest.raises(LimitReached, match=r"shared memory.*16MiB") as reached:
         rank.wait(30)
     assert "--limit-shm" in reached.value.hint
+
+
+def test_without_a_group_full_installations_are_the_limit_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    if reason := LocalRuntime().available():
+        pytest.skip(str(reason))
+    monkeypatch.setattr(starter_process, "make_group", lambda *_: None)
+    with short_folder() as folder:
+        planned, socket = program_spec(folder)
+        spec = replace(planned, limits=replace(SMALL, processes=4096))  # it counts all of this user
+        with RankFolder(spec.session / RANK):
+            rank = LocalRuntime().start(spec)
+            try:
+                full = str(Path(sysconfig.get_path("stdlib"), "full"))
+                assert _does(socket, FILLS, path=full) == "No space left on device"
+                ask(socket, "end 3")
+                with pytest.raises(LimitReached, match="limit of memory: 256MiB"):
+                    rank.wait(30)
+            finally:
+                rank.kill()
 
 
 def test_no_file_grows_beyond_the_disk_limit(small: Small) -> None:

@@ -82,6 +82,8 @@ def test_a_number_under_the_name_of_a_secret(name: str, value: str) -> None:
         ("URL", "mongodb://a:27017,b:27017/db@x"),
         ("URL", "git+ssh://git@host:org/repo.git@v1"),
         ("URL", "file://C:/data/x@y"),
+        ("URL", "http://[::1]:8080/x@y"),
+        ("IMAGE", "docker://[fd00::1%eth0]:5000/img@sha256:0123"),
         ("HF_TOKEN", ""),
         ("SSL_CERT_FILE", "/etc/ssl/certs/ca-certificates.crt"),
         ("SSL_CERT_DIR", "/etc/ssl/certs"),

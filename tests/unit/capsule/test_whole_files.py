@@ -76,6 +76,13 @@ def test_an_open_file_is_written_to_also_where_it_is_one_on_a_disk(tmp_path: Pat
 
 
 @pytest.mark.parametrize("whole", WRITERS)
+def test_below_a_ring_of_links_nothing_can_be_written(tmp_path: Path, whole: Writer) -> None:
+    (tmp_path / "ring").symlink_to("ring")
+    with pytest.raises(UsageError, match="Too many levels of symbolic links"), whole(tmp_path / "ring" / "x"):
+        pass
+
+
+@pytest.mark.parametrize("whole", WRITERS)
 def test_a_link_laid_in_its_way_leads_nowhere(tmp_path: Path, whole: Writer) -> None:
     """In a folder of a group another user lays links: under names that he foresees, or under the one that he sees."""
     folder, own = tmp_path / "group", tmp_path / "own.txt"

@@ -34,6 +34,14 @@ def test_who_met_the_limit_of_memory_hears_what_the_recorded_rank_held() -> None
     assert "recorded" not in str(reached("pids", most)) + str(reached("memory", usual()))
 
 
+@pytest.mark.parametrize(("shared", "option"), [(8 << 30, "--limit-memory"), (4 << 30, "--limit-shm")])
+def test_who_filled_shared_memory_hears_which_limit_makes_it_larger(shared: int, option: str) -> None:
+    most = replace(usual(), memory_bytes=8 << 30, shared_bytes=shared)
+    assert "--limit-shm" in str(reached("shm", most).hint)
+    without = reached("shm", most.without_group())
+    assert f"raise it with {option}" in str(without.hint) and "4096MiB" in str(without)
+
+
 def test_a_peak_is_kept_beside_the_log(tmp_path: Path) -> None:
     peaks = Peaks()
     peaks.look(tmp_path, os.getpid())

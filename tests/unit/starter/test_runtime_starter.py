@@ -182,8 +182,23 @@ def test_a_full_root_is_the_limit_of_memory_which_gives_it_its_size(
     starter: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys.modules[starter.Met.__module__], "is_full", lambda path: path == "/")
-    met = starter.Met({"isolation": "namespaces", "limits": {"events": [], "in_container": False}})
+    met = starter.Met({"isolation": "namespaces", "scratch": "/s", "limits": {"events": [], "in_container": False}})
     assert met.names(1) == ["memory"]
+
+
+@pytest.mark.parametrize(("scratch", "names"), [("/s", ["memory"]), ("/other", [])])
+def test_full_layers_are_the_limit_of_memory_too(
+    starter: Any, monkeypatch: pytest.MonkeyPatch, scratch: str, names: list[str]
+) -> None:
+    """Of other overlays, as of the machine's own disk, a full one says nothing."""
+    layer = starter.Mount(
+        "/usr", "overlay", "rw,lowerdir=/proc/self/fd/3,upperdir=/s/layer0/upper,workdir=/s/layer0/work"
+    )
+    limits = sys.modules[starter.Met.__module__]
+    monkeypatch.setattr(limits, "mounts", lambda: [layer])
+    monkeypatch.setattr(limits, "is_full", lambda path: path == "/usr")
+    met = starter.Met({"isolation": "namespaces", "scratch": scratch, "limits": {"events": [], "in_container": False}})
+    assert met.names(1) == names
 
 
 @contextmanager

@@ -83,8 +83,8 @@ def fetch(address: Address, say: Say) -> Path:
     """A file or folder here, that has what is at the address now. `UsageError` where nothing is."""
     with store(address) as (system, root):
         is_file = system.isfile(root)
-        there = _listing(address, system, root, is_file=is_file)
-        target = cache_folder() / f"{_key(address, there)}" / address.name
+        there, links = _listing(address, system, root, is_file=is_file)
+        target = cache_folder() / f"{_key(address, there, links)}" / address.name
         if is_whole(target):
             target.parent.touch()
             return target
@@ -96,11 +96,15 @@ def fetch(address: Address, say: Say) -> Path:
                 fetched = by_bytes(tell, f"fetching {address.text}", total)
                 _download(system, root, there, partial / address.name, fetched, is_file=is_file)
             _verify(address, partial / address.name, is_file=is_file)
+            _make_links(address, partial / address.name, links)
     return target
 
 
-def _listing(address: Address, system: Any, root: str, *, is_file: bool) -> dict[str, tuple[int, str]]:
-    """By name the size, and what changes when the content does. A file's signature comes with it."""
+def _listing(
+    address: Address, system: Any, root: str, *, is_file: bool
+) -> tuple[dict[str, tuple[int, str]], dict[str, str]]:
+    """By name the size, and what changes when the content does; and where links lead, which nobody has followed yet.
+    A file's signature comes with it."""
     alone = (path for path in (root, f"{root}{SIGNATURE_SUFFIX}") if is_file and system.isfile(path))
     found = {path: system.info(path) for path in alone} if is_file else system.find(root, detail=True)
     if not found:
@@ -114,10 +118,14 @@ def _listing(address: Address, system: Any, root: str, *, is_file: bool) -> dict
     found = {path: about for path, about in found.items() if path != f"{root}/{UPLOAD}"}
     if len(found) > MOST_FILES:
         raise CapsuleError(f"{address.text} has more than {MOST_FILES:,} files", hint="give the address of one RUN")
-    there = {}
+    there: dict[str, tuple[int, str]] = {}
+    links: dict[str, str] = {}
     for path, about in found.items():
         name = path.rpartition("/")[2] if is_file else path.removeprefix(root).lstrip("/")
         _require_plain(address, name)
+        if not is_file and (to := _relative_link(system, about)):
+            links[name] = to
+            continue
         if not is_file and (about.get("islink") or about.get("type", "file") != "file"):
             raise CapsuleError(
                 f"{address.text}: {name} is not a regular file",
@@ -125,7 +133,13 @@ def _listing(address: Address, system: Any, root: str, *, is_file: bool) -> dict
             )
         tag = about.get("ETag") or about.get("etag") or about.get("mtime") or about.get("created") or ""
         there[name] = int(about.get("size") or 0), str(tag)
-    return there
+    return there, links
+
+
+def _relative_link(system: Any, about: Mapping[str, Any]) -> str:
+    """Where it leads, as that of a RUN on a file system to a rank's trace; "" where it is none."""
+    to = str(about.get("destination", "")) if "file" in system.protocol and about.get("islink") else ""
+    return "" if to.startswith("/") else to
 
 
 def _require_plain(address: Address, name: str) -> None:
@@ -134,8 +148,8 @@ def _require_plain(address: Address, name: str) -> None:
         raise CapsuleError(f"{address.text} contains a file of the name {name[:80]!r}", hint="fetch it by other means")
 
 
-def _key(address: Address, there: Mapping[str, tuple[int, str]]) -> str:
-    told = json.dumps([address.text.rstrip("/"), sorted(there.items())])
+def _key(address: Address, there: Mapping[str, tuple[int, str]], links: Mapping[str, str]) -> str:
+    told = json.dumps([address.text.rstrip("/"), sorted(there.items()), sorted(links.items())])
     return hashlib.sha256(told.encode("utf-8", "surrogateescape")).hexdigest()[:32]
 
 

@@ -69,6 +69,15 @@ def test_a_sum_goes_on_from_what_another_rank_has_set(store: EmulatedStore) -> N
     assert store.get("next") == b"71"
 
 
+def test_a_key_that_another_rank_sets_again_keeps_the_sum(told: dict[str, bytes]) -> None:
+    """It finds the last value that the other one has set, not how often."""
+    others = {"epoch": b"0"}
+    store = EmulatedStore(StoreState(5, 64, others.get, told.__setitem__, _lacks))
+    assert store.add("epoch", 1) == 64
+    others["epoch"] = b"0"
+    assert store.add("epoch", 1) == 128
+
+
 def test_waiting_never_takes_time_and_what_nobody_set_is_lacking(store: EmulatedStore) -> None:
     store.wait(["nobody"])
     with pytest.raises(MissingValue, match="nobody"):

@@ -189,6 +189,42 @@ def test_a_link_in_a_folder_by_address_is_refused(tmp_path: Path, cache: Path, t
     assert not cache.exists() or not [path for path in cache.rglob("*") if path.is_file()]
 
 
+@pytest.fixture
+def recorded(tmp_path: Path) -> Path:
+    """A RUN that `record --memory` wrote, as another machine sees it."""
+    store = tmp_path / "store"
+    (store / "memory" / "1").mkdir(parents=True)
+    (store / "memory" / "1" / "x").write_text("trace")
+    (store / "ranks" / "0").mkdir(parents=True)
+    (store / "ranks" / "0" / "memory").symlink_to("../../memory/1")
+    (store / "ranks" / "0" / "x").symlink_to("../../memory/1/x")
+    return store
+
+
+def test_a_link_that_leads_inside_is_kept(tmp_path: Path, recorded: Path) -> None:
+    address = Address(f"file://{recorded}")
+    (tmp_path / "named").symlink_to("store")  # the user's own name may be a link
+    for found in (fetch(address, said), fetch(Address(f"file://{tmp_path}/named"), said)):
+        for name, to in (("memory", "../../memory/1"), ("x", "../../memory/1/x")):
+            assert str((found / "ranks" / "0" / name).readlink()) == to
+        assert (found / "ranks" / "0" / "memory" / "x").read_text() == (found / "ranks/0/x").read_text() == "trace"
+    first = fetch(address, said)
+    (recorded / "ranks" / "0" / "x").unlink()
+    (recorded / "ranks" / "0" / "x").symlink_to("../../memory/../memory/1/x")
+    assert fetch(address, said) != first, "it leads elsewhere, which is another content"
+
+
+@pytest.mark.parametrize("to", ["../secret", "none", "x", "ranks/0/memory/../../../secret"])
+def test_a_relative_link_that_leads_out_or_nowhere_is_refused(
+    tmp_path: Path, recorded: Path, cache: Path, to: str
+) -> None:
+    (tmp_path / "secret").write_text("of the user")
+    (recorded / "x").symlink_to(to)
+    with pytest.raises(CapsuleError, match="x leads out of it, or nowhere"):
+        fetch(Address(f"file://{recorded}"), said)
+    assert not cache.exists() or not [path for path in cache.rglob("*") if path.is_file()]
+
+
 def test_a_link_put_in_place_of_a_listed_file_is_not_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "secret").write_text("{}")
     (tmp_path / "real").mkdir()
