@@ -186,7 +186,7 @@ class StateSnapshots:
             self._copy(pending)
         if pending.modules and self._at_forward:
             self._pending = pending
-            pending.at_forward(lambda: self._guarded(lambda: self._finish(pending)))
+            pending.at_forward(lambda: self._finish(pending), self._guarded)
         else:
             self._finish(pending)
 
@@ -472,19 +472,21 @@ class _Pending:
         for name in self._objects.keys() - self._packed.keys():
             self._packed[name] = self.packer.pack(self._objects[name].state_dict(), name)
 
-    def at_forward(self, action: Callable[[], None]) -> None:
+    def at_forward(self, action: Callable[[], None], guarded: Callable[[Callable[[], None]], None]) -> None:
         """Calls `action` once, when the next forward pass of one of the modules begins: in its mode of now, if it is to
         show where the next step begins."""
         trained = {id(module): module.training for module in self.modules}
 
         def begun(module: torch.nn.Module) -> None:
+            if id(module) not in trained:  # a shallow copy has the same hooks
+                return
             if not self.by_hand and module.training != trained[id(module)]:
                 self.evaluated = True
                 return
             self.cancel()
             action()
 
-        self._hooks = ForwardHooks(self.modules, begun)
+        self._hooks = ForwardHooks(self.modules, lambda module: guarded(lambda: begun(module)))
 
     def described(self, prologue_records: int) -> StateSnapshot:
         assert self.moment is not None, "it was copied"

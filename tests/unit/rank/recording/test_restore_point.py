@@ -20,6 +20,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import numpy as np
 import pytest
 import torch
 from torchdata.nodes import IterableWrapper
@@ -399,6 +400,64 @@ def test_a_program_may_pickle_and_copy_its_modules_while_a_snapshot_waits(tmp_pa
     job.await_steps(3)
     assert torch.equal(copied(ones), job.model(ones))
     assert pickle.dumps(copied)
+
+
+def test_a_shallow_copy_s_forward_pass_is_not_the_model_s(tmp_path: Path) -> None:
+    """It has the model's own hooks, as have the replicas of DataParallel."""
+    job = Job(tmp_path, 1)
+    job.snapshots.reached(job.objects)
+    job.steps(1)
+    clone, ones = copy.copy(job.model), torch.ones(1, 2)
+    clone(ones)
+    assert states_of(job.home) == [] and job.notes == []
+    job.begin_step()
+    job.await_steps(1)
+
+
+def test_what_fails_in_a_forward_pass_is_not_the_program_s(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = Job(tmp_path, 1)
+    job.snapshots.reached(job.objects)
+    job.steps(1)
+    pending = job.snapshots._pending
+    assert pending is not None
+
+    def broken() -> None:
+        raise RuntimeError("not today")
+
+    monkeypatch.setattr(pending, "cancel", broken)
+    job.begin_step()
+    assert job.notes == [("no_state", {"text": "RuntimeError('not today')"})]
+
+
+class Fresh:
+    """Gives a tensor that nobody else has."""
+
+    def __init__(self) -> None:
+        self.given: list[weakref.ref[Any]] = []
+
+    def state_dict(self) -> dict[str, torch.Tensor]:
+        memory = np.ones(9)
+        self.given.append(weakref.ref(memory))
+        return {"tensor": torch.from_numpy(memory)}
+
+    def load_state_dict(self, state: Any) -> None:
+        raise AssertionError("in no recording")
+
+
+def test_a_snapshot_frees_its_memory_where_the_program_collects_no_garbage(tmp_path: Path) -> None:
+    """As torchtitan and Megatron, which do so every so many steps."""
+    fresh = Fresh()
+    job = Job(tmp_path, 1, model=torch.nn.Linear(2, 2), fresh=fresh)
+    job.model = job.objects["model"]
+    job.snapshots.reached(job.objects)
+    gc.disable()
+    try:
+        job.steps(1)
+        job.begin_step()
+        job.await_steps(1)
+        assert [memory() is None for memory in fresh.given] == [True, True], "at the restore point, and of the snapshot"
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("is_part", [False, True], ids=["all of it", "a part"])
