@@ -355,6 +355,33 @@ def test_a_second_loader_goes_on_counting(listener: Listener, accelerate: Any, i
     assert listener.given_up == ["accelerate: a second training begins, whose state is not registered"]
 
 
+def test_a_loop_may_draw_from_a_second_loader(listener: Listener, accelerate: Any) -> None:
+    """As one of labelled and unlabelled data."""
+    first, second = accelerate.DataLoaderShard(), accelerate.DataLoaderShard()
+    accelerator = WholeAccelerator(first, second)
+    accelerator.parameter.grad = torch.ones(1)
+    steps = []
+    for _ in zip(first, second, strict=True):
+        accelerator._optimizers[0].step()
+        steps.append(registration.COUNTER.step)
+    assert (steps, registration.COUNTER.step) == ([0, 1], 2)
+    assert len(listener.registered) == 1 and listener.given_up == []
+
+
+@pytest.mark.parametrize("every", [1, 2])
+def test_a_loop_may_draw_a_batch_of_an_evaluation_now_and_then(listener: Listener, accelerate: Any, every: int) -> None:
+    first, second = accelerate.DataLoaderShard(), accelerate.DataLoaderShard()
+    accelerator = WholeAccelerator(first, second)
+    accelerator.parameter.grad = torch.ones(1)
+    others: Any = None
+    for number, _ in enumerate(first):
+        accelerator._optimizers[0].step()
+        if (number + 1) % every == 0:
+            others = others or iter(second)
+            next(others)
+    assert registration.COUNTER.step == 2 and listener.given_up == []
+
+
 def test_a_loop_that_skips_its_first_batches_is_refused(
     listener: Listener, accelerate: Any, capfd: pytest.CaptureFixture[str]
 ) -> None:
