@@ -23,6 +23,9 @@ from typing import Any, cast
 import numpy as np
 import pytest
 import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+from torch.testing._internal.distributed.fake_pg import FakeStore
 from torchdata.nodes import IterableWrapper
 from torchdata.nodes import Loader as NodesLoader
 from torchdata.stateful_dataloader import StatefulDataLoader
@@ -297,6 +300,34 @@ def test_an_evaluation_between_two_steps_is_not_the_next_step(tmp_path: Path) ->
     job.await_steps(3, 4)
 
 
+@pytest.fixture
+def group() -> Iterator[None]:
+    dist.init_process_group("fake", rank=0, world_size=2, store=FakeStore())
+    yield
+    dist.destroy_process_group()
+
+
+@pytest.mark.parametrize("is_registered", [False, True])
+def test_an_evaluation_is_seen_where_ddp_is_called_and_only_its_module_told(
+    tmp_path: Path, group: None, monkeypatch: pytest.MonkeyPatch, is_registered: bool
+) -> None:
+    monkeypatch.setattr(state_snapshots.ddp_buckets, "order_of", lambda module: ())  # as if a first step had ended
+    model = torch.nn.Linear(2, 2)
+    ddp: Any = DistributedDataParallel(model)
+    job = Job(tmp_path, 1, model=ddp if is_registered else model)
+    job.model = ddp
+    job.snapshots.reached(job.objects)
+    job.steps(1)
+    model.eval()
+    with torch.no_grad():
+        ddp(torch.ones(1, 2))
+    model.train()
+    job.steps(1)
+    assert states_of(job.home) == []
+    job.begin_step()
+    job.await_steps(2)
+
+
 def test_an_evaluation_after_every_step_needs_a_mark(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     job = Job(tmp_path, 1)
     job.snapshots.reached(job.objects)
@@ -373,6 +404,46 @@ def test_a_second_optimizer_may_step_before_the_forward_pass(tmp_path: Path, mon
         job.end_step()
         second.step()
     job.await_steps(2)
+
+
+def test_a_second_optimizer_may_step_before_the_one_that_ends_the_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After the forward pass at which the snapshot was copied, but in the same step."""
+    model = torch.nn.Linear(2, 2)
+    first, second = (torch.optim.SGD([each], lr=0.1) for each in model.parameters())
+    job = Job(tmp_path, 2, model=model, first=first, second=second)
+    job.model = model
+    monkeypatch.setattr(state_snapshots.COUNTER, "optimizer", weakref.ref(first))
+    job.snapshots.reached(job.objects)
+    for _ in range(5):
+        job.begin_step()
+        second.step()
+        first.step()
+        job.end_step()
+        wait_for(lambda: not job.snapshots._is_busy, 20, "the snapshot to be written")
+    assert states_of(job.home) == [2, 4] and [kind for kind, _ in job.notes] == ["state_snapshot"] * 2
+    job.steps(1)
+    job.begin_step()
+    second.step()
+    job.snapshots.give_up("a reason")
+    assert not model._forward_pre_hooks
+
+
+def test_where_no_module_is_called_a_second_optimizer_after_the_step_needs_a_mark(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    model = torch.nn.Linear(2, 2)
+    first, second = (torch.optim.SGD([each], lr=0.1) for each in model.parameters())
+    job = Job(tmp_path, 1, model=model, first=first, second=second)
+    monkeypatch.setattr(state_snapshots.COUNTER, "optimizer", weakref.ref(first))
+    job.snapshots.reached(job.objects)
+    for _ in range(3):
+        first.step()
+        job.end_step()
+        second.step()
+    assert "optimizer second steps after the next forward pass" in capfd.readouterr().err
+    assert states_of(job.home) == []
 
 
 def test_a_first_copy_in_inference_mode_is_no_harm_to_later_ones(tmp_path: Path) -> None:
