@@ -27,6 +27,7 @@ _MISSING = (
     "the loop's own variables, such as its epoch and its step, unless register_for_checkpointing has them: in a replay "
     "they begin at their beginning",
     "random numbers that the data set draws while it loads a batch",
+    "which batch the loop comes to of another loader: in a replay each begins at its beginning",
 )
 
 
@@ -58,6 +59,7 @@ class _Loop:
         self._optimizer: Any = None
         self._steps = 0
         self._all_steps = 0  # of any optimizer
+        self._tops = 0  # times that the program came to the top of the loop
         self._place: _Place | None = None
         self._whole: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()  # loaders by those that skip
         self.has_begun = False
@@ -135,6 +137,7 @@ class _Loop:
                 place.begin_epoch()
                 ahead = self._registered(batches)
             while True:
+                self._tops += 1
                 with registration.guarded(BY):
                     registration.begin_step(self._steps)
                 batch, ahead = (ahead[0] if ahead else next(batches, _END)), []
@@ -146,13 +149,13 @@ class _Loop:
             batches.close()
 
     def through_another(self, batches: Iterator[Any]) -> Iterator[Any]:
-        """Where an optimizer steps between two batches, it is another training's. It is not registered, and its steps
-        are counted."""
+        """Where an optimizer steps between two batches, and the program does not come to the top of the loop, it is
+        another training's. It is not registered, and its steps are counted."""
         for batch in batches:
-            before = self._all_steps
+            tops, steps = self._tops, self._all_steps
             yield batch
             with registration.guarded(BY):
-                if self._all_steps != before:
+                if self._tops == tops and self._all_steps != steps:
                     self._goes_on()
 
     def _goes_on(self) -> None:

@@ -40,12 +40,15 @@ class _Loop:
 
     def __init__(self) -> None:
         self._trainer: Callable[[], Any] | None = None  # a weak reference
+        self._trained: list[Callable[[], Any]] = []  # also weak
         self._steps_before = 0
 
     def at_top(self, loop: Any, batches: Any) -> None:
         trainer = loop.trainer
         if not registration.claim(BY):
             return
+        now = [trainer.model, *trainer.optimizers]
+        before, self._trained = [ref() for ref in self._trained], [weakref.ref(thing) for thing in now]
         if self._trainer is None or trainer is not self._trainer():
             is_first, self._trainer = self._trainer is None, weakref.ref(trainer)
             self._steps_before = registration.current_step()
@@ -53,6 +56,8 @@ class _Loop:
                 registration.another_training(BY)
             elif restore_point.is_awaited():
                 self._register(trainer, batches)
+        elif [*map(id, before)] != [*map(id, now)]:  # a second `fit` makes them anew; its global_step counts on
+            registration.another_training(BY)
         if not loop._should_accumulate():
             registration.begin_step(self._steps_before + loop.global_step)
 

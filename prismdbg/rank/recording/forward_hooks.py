@@ -15,7 +15,7 @@ class ForwardHooks:
     """Calls `begun` with the module before each forward pass of one of them, until they are removed."""
 
     def __init__(self, modules: Iterable[torch.nn.Module], begun: Callable[[torch.nn.Module], None]) -> None:
-        self._begun = begun
+        self._begun: Callable[[torch.nn.Module], None] = begun
         self._handles = [module.register_forward_pre_hook(self, prepend=True) for module in modules]
 
     @passed_over
@@ -30,5 +30,11 @@ class ForwardHooks:
         return getattr, (nullcontext(), "__exit__")
 
     def remove(self) -> None:
+        """And lets go of `begun`: it may hold what holds this, and a program may collect no such garbage."""
         while self._handles:
             self._handles.pop().remove()
+        self._begun = _nothing
+
+
+def _nothing(module: torch.nn.Module) -> None:
+    """Where nothing waits for a forward pass."""

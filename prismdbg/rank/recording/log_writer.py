@@ -348,7 +348,12 @@ class PayloadWriter:
 
     def _drop(self, index: int) -> None:
         path = self._folder / fmt.payload_segment(index)
-        self._queue.do(0, partial(path.unlink, missing_ok=True))
+        try:
+            self._queue.do(0, partial(path.unlink, missing_ok=True), is_required=False)
+        except OSError:
+            if self._queue.is_direct:
+                raise
+            return  # too much waits: it goes with a later one
         size = self._window.sizes.pop(index, 0)
         self._window.last_step.pop(index, None)
         self._dropped_bytes += size if self._small_each_bytes else 0

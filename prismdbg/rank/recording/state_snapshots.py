@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.nn.parallel import DistributedDataParallel
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from prismdbg.capsule import state_snapshot as files
@@ -77,6 +78,7 @@ class StateSnapshots:
         self._unwritten: threading.Thread | None = None
         self._at_forward = True
         self._is_late = False  # for an evaluation
+        self._doubted = ForwardHooks([], lambda module: None)
         self._sharded = ShardedModules()
         config = recording.config
         self._hold = HoldWatch(hold_file(Path(config.home) / STATES, config.node))
@@ -186,7 +188,7 @@ class StateSnapshots:
             self._copy(pending)
         if pending.modules and self._at_forward:
             self._pending = pending
-            pending.at_forward(lambda: self._guarded(lambda: self._finish(pending)))
+            pending.at_forward(lambda: self._finish(pending), self._guarded)
         else:
             self._finish(pending)
 
@@ -217,17 +219,23 @@ class StateSnapshots:
 
     @not_compiled
     def _stepped(self, optimizer: Any, *_: Any) -> None:
-        """Of several optimizers one: after the forward pass at which the snapshot was copied, only the first may step,
-        with which the next step ends."""
+        """Of several optimizers one. After the forward pass at which the snapshot was copied it may belong to the next
+        step, which the first one ends, or still to the step before."""
         if self._unwritten is None:
             return
         first = COUNTER.optimizer() if COUNTER.optimizer is not None else None
         names = [name for name, each in self._optimizers().items() if each is optimizer and each is not first]
         if names and isinstance(first, torch.optim.Optimizer):
-            self._unwritten = None
-            self.give_up(
-                f"optimizer {names[0]} steps after the next forward pass: call prismdbg.step(n) at the top of the loop"
-            )
+            self._guarded(lambda: self._doubt(names[0]))
+
+    def _doubt(self, name: str) -> None:
+        """The step before goes on if there is another forward pass until the first optimizer steps, as in a GAN."""
+        modules = self._modules() if self._at_forward else []
+        why = f"optimizer {name} steps after the next forward pass: call prismdbg.step(n) at the top of the loop"
+        self._doubted.remove()
+        self._doubted = ForwardHooks(modules, lambda _: self.give_up(why))
+        if not modules:  # nothing would show it
+            self.give_up(why)
 
     @property
     def _is_busy(self) -> bool:
@@ -275,6 +283,7 @@ class StateSnapshots:
 
     def _start_writing(self) -> None:
         assert self._unwritten is not None, "there is one"
+        self._doubted.remove()
         self._writer, self._unwritten = self._unwritten, None
         self._writer.start()
 
@@ -382,6 +391,7 @@ class StateSnapshots:
         restore_point.await_no_more()
         config = self._recording.config
         with suppress(Exception):  # this is where failures end
+            self._doubted.remove()
             if self._pending is not None:
                 self._pending.cancel()
                 self._pending = None
@@ -472,19 +482,21 @@ class _Pending:
         for name in self._objects.keys() - self._packed.keys():
             self._packed[name] = self.packer.pack(self._objects[name].state_dict(), name)
 
-    def at_forward(self, action: Callable[[], None]) -> None:
+    def at_forward(self, action: Callable[[], None], guarded: Callable[[Callable[[], None]], None]) -> None:
         """Calls `action` once, when the next forward pass of one of the modules begins: in its mode of now, if it is to
         show where the next step begins."""
-        trained = {id(module): module.training for module in self.modules}
+        trained = {id(module): _mode_of(module) for module in self.modules}
 
         def begun(module: torch.nn.Module) -> None:
-            if not self.by_hand and module.training != trained[id(module)]:
+            if id(module) not in trained:  # a shallow copy has the same hooks
+                return
+            if not self.by_hand and _mode_of(module) != trained[id(module)]:
                 self.evaluated = True
                 return
             self.cancel()
             action()
 
-        self._hooks = ForwardHooks(self.modules, begun)
+        self._hooks = ForwardHooks(self.modules, lambda module: guarded(lambda: begun(module)))
 
     def described(self, prologue_records: int) -> StateSnapshot:
         assert self.moment is not None, "it was copied"
@@ -529,6 +541,12 @@ def _copy_time(size_bytes: int) -> str:
 def _is_position(thing: Any) -> bool:
     """Whether it says where in the data the program is: it is iterated over."""
     return hasattr(type(thing), "__iter__") and not isinstance(thing, torch.nn.Module)
+
+
+def _mode_of(module: torch.nn.Module) -> tuple[bool, bool]:
+    """A program may set that of the module in DDP alone."""
+    inner = module.module if isinstance(module, DistributedDataParallel) else module
+    return module.training, inner.training
 
 
 def _changes_after_the_optimizer(thing: Any) -> bool:

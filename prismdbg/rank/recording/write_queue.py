@@ -26,7 +26,7 @@ class WriteQueue:
         self._changed = threading.Condition()
         self._tasks: deque[tuple[int, Callable[[], object]]] = deque()  # the first one is under way
         self._waiting_bytes = 0  # of those that are not large
-        self._has_large = False  # one of more bytes than all the others may have
+        self._has_large = False
         self._failure = ""  # of a task: those behind it are dropped
         self._refusal = ""  # no further task is taken; those that wait are done
         self._thread: threading.Thread | None = None
@@ -38,14 +38,15 @@ class WriteQueue:
 
     def do(self, size_bytes: int, task: Callable[[], object], *, is_required: bool = True) -> None:
         """Now, or by the thread. `size_bytes`: what the task keeps in memory until then. Raises `OSError` where too
-        much waits, and from then on always if the task `is_required`: what follows it means nothing without it."""
+        much waits, and from then on always if the task `is_required`: what follows it means nothing without it. The
+        others have half of the room: payloads leave the rest to the events."""
         if self.is_direct:
             task()
             return
         size_bytes += _TASK_BYTES
         with self._changed:
             self.check()
-            if not self._has_room(size_bytes):
+            if not self._has_room(size_bytes, is_required):
                 refusal = "the file system of the log is too slow, or does not answer"
                 self._refusal = refusal if is_required else ""
                 raise OSError(errno.EIO, refusal)
@@ -55,13 +56,14 @@ class WriteQueue:
                 self._thread = start_own_thread("prismdbg-keeper", self._run)
             self._changed.notify_all()
 
-    def _has_room(self, size_bytes: int) -> bool:
-        if size_bytes > _MOST_WAITING_BYTES:
+    def _has_room(self, size_bytes: int, is_required: bool) -> bool:
+        if _is_large(size_bytes):
             return not self._has_large
-        return self._waiting_bytes + size_bytes <= _MOST_WAITING_BYTES
+        most = _MOST_WAITING_BYTES if is_required else _MOST_WAITING_BYTES // 2
+        return self._waiting_bytes + size_bytes <= most
 
     def _count(self, size_bytes: int, sign: int) -> None:
-        if size_bytes > _MOST_WAITING_BYTES:
+        if _is_large(size_bytes):
             self._has_large = sign > 0
         else:
             self._waiting_bytes += sign * size_bytes
@@ -86,6 +88,11 @@ class WriteQueue:
                 self._count(size_bytes, -1)
                 self._tasks.popleft()
                 self._changed.notify_all()
+
+
+def _is_large(size_bytes: int) -> bool:
+    """Larger than all the payloads that wait may be together: one such task waits besides them."""
+    return size_bytes > _MOST_WAITING_BYTES // 2
 
 
 def _failure_of(task: Callable[[], object]) -> str:

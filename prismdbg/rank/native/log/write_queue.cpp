@@ -7,6 +7,12 @@ namespace prismdbg {
 namespace {
 
 constexpr size_t kMostWaitingBytes = size_t{64} << 20;
+constexpr size_t kMostOptionalBytes = kMostWaitingBytes / 2;
+
+// Larger than all the payloads that wait may be together: one such task waits besides them.
+bool is_large(size_t size_bytes) {
+  return size_bytes > kMostOptionalBytes;
+}
 
 }  // namespace
 
@@ -17,12 +23,15 @@ void WriteQueue::check() const {
   }
 }
 
-bool WriteQueue::Waiting::has_room(size_t more_bytes) const {
-  return more_bytes > kMostWaitingBytes ? !has_large : size_bytes + more_bytes <= kMostWaitingBytes;
+bool WriteQueue::Waiting::has_room(size_t more_bytes, bool is_required) const {
+  if (is_large(more_bytes)) {
+    return !has_large;
+  }
+  return size_bytes + more_bytes <= (is_required ? kMostWaitingBytes : kMostOptionalBytes);
 }
 
 void WriteQueue::Waiting::add(size_t more_bytes) {
-  if (more_bytes > kMostWaitingBytes) {
+  if (is_large(more_bytes)) {
     has_large = true;
   } else {
     size_bytes += more_bytes;
@@ -30,7 +39,7 @@ void WriteQueue::Waiting::add(size_t more_bytes) {
 }
 
 void WriteQueue::Waiting::remove(size_t done_bytes) {
-  if (done_bytes > kMostWaitingBytes) {
+  if (is_large(done_bytes)) {
     has_large = false;
   } else {
     size_bytes -= done_bytes;
@@ -41,7 +50,7 @@ void WriteQueue::post(size_t size_bytes, std::function<void()> task, bool is_req
   check();
   {
     const std::lock_guard<std::mutex> lock(waiting_->mutex);
-    if (!waiting_->has_room(size_bytes)) {
+    if (!waiting_->has_room(size_bytes, is_required)) {
       const std::string refusal = "the file system of the log does not keep up, or does not answer";
       if (is_required) {
         waiting_->failure = refusal;

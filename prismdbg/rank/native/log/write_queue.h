@@ -23,20 +23,20 @@ class WriteQueue {
   BackgroundThread& background() const { return background_; }
   // Where it is not direct: `task` runs later, in order, and holds that many bytes until then. Throws
   // std::system_error where an earlier one failed, or too much waits; from then on always if the task `is_required`: what
-  // follows it means nothing without it.
+  // follows it means nothing without it. The others have half of the room: payloads leave the rest to the events.
   void post(size_t size_bytes, std::function<void()> task, bool is_required = true);
   // Throws where what was posted has failed.
   void check() const;
 
  private:
   struct Waiting {
-    bool has_room(size_t more_bytes) const;
+    bool has_room(size_t more_bytes, bool is_required) const;
     void add(size_t more_bytes);
     void remove(size_t done_bytes);
 
     std::mutex mutex;  // for all of these
     size_t size_bytes = 0;   // of those that are not large
-    bool has_large = false;  // one of more bytes than all the others may have
+    bool has_large = false;
     std::string failure;
   };
 

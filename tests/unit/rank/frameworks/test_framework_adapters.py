@@ -22,7 +22,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from prismdbg.errors import UsageError
-from prismdbg.rank.frameworks import accelerate_loop, adapters, registration, transformers_trainer
+from prismdbg.rank.frameworks import accelerate_loop, adapters, lightning_loop, registration, transformers_trainer
 from prismdbg.rank.program.imports import AfterImport
 from prismdbg.rank.recording import restore_point
 from prismdbg.rank.recording.steps import StepCounter
@@ -277,6 +277,34 @@ def test_in_a_replay_the_trainer_goes_on_from_a_folder_of_its_own_state(listener
     assert state == "recorded" and not folder.exists()
 
 
+def test_a_second_fit_of_one_lightning_trainer_goes_on_counting(listener: Listener) -> None:
+    """It makes its optimizers anew; the progress of its loops goes on."""
+
+    class EpochLoop:
+        def __init__(self, trainer: Any) -> None:
+            self.trainer, self.global_step = trainer, 0
+
+        def _should_accumulate(self) -> bool:
+            return False
+
+        def advance(self, data_fetcher: Any) -> None:
+            self.global_step += 1
+
+    lightning_loop.install(SimpleNamespace(_TrainingEpochLoop=EpochLoop))
+    model = torch.nn.Linear(2, 2)
+    trainer: Any = type("Trainer", (), {})()  # of which there are weak references
+    trainer.strategy, trainer.model, trainer.precision_plugin, trainer.fit_loop = object(), model, None, None
+    trainer.lr_scheduler_configs = trainer.callbacks = []
+    loop, given_up = EpochLoop(trainer), []
+    for _ in range(2):
+        trainer.optimizers = [torch.optim.SGD(model.parameters(), lr=0.1)]
+        for _ in range(2):
+            loop.advance(iter([]))
+            given_up.append(len(listener.given_up))
+    assert given_up == [0, 0, 1, 1] and registration.COUNTER.step == 3
+    assert listener.given_up == ["lightning.Trainer: a second training begins, whose state is not registered"]
+
+
 class Accelerator:
     """Accelerate's, which lacks what a later version of it may not have."""
 
@@ -353,6 +381,33 @@ def test_a_second_loader_goes_on_counting(listener: Listener, accelerate: Any, i
     assert counted == [(2, 0), (2, 0), (4, 1), (6, 1)]
     assert len(listener.registered) == 1
     assert listener.given_up == ["accelerate: a second training begins, whose state is not registered"]
+
+
+def test_a_loop_may_draw_from_a_second_loader(listener: Listener, accelerate: Any) -> None:
+    """As one of labelled and unlabelled data."""
+    first, second = accelerate.DataLoaderShard(), accelerate.DataLoaderShard()
+    accelerator = WholeAccelerator(first, second)
+    accelerator.parameter.grad = torch.ones(1)
+    steps = []
+    for _ in zip(first, second, strict=True):
+        accelerator._optimizers[0].step()
+        steps.append(registration.COUNTER.step)
+    assert (steps, registration.COUNTER.step) == ([0, 1], 2)
+    assert len(listener.registered) == 1 and listener.given_up == []
+
+
+@pytest.mark.parametrize("every", [1, 2])
+def test_a_loop_may_draw_a_batch_of_an_evaluation_now_and_then(listener: Listener, accelerate: Any, every: int) -> None:
+    first, second = accelerate.DataLoaderShard(), accelerate.DataLoaderShard()
+    accelerator = WholeAccelerator(first, second)
+    accelerator.parameter.grad = torch.ones(1)
+    others: Any = None
+    for number, _ in enumerate(first):
+        accelerator._optimizers[0].step()
+        if (number + 1) % every == 0:
+            others = others or iter(second)
+            next(others)
+    assert registration.COUNTER.step == 2 and listener.given_up == []
 
 
 def test_a_loop_that_skips_its_first_batches_is_refused(

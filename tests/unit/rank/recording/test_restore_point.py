@@ -20,8 +20,12 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import numpy as np
 import pytest
 import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+from torch.testing._internal.distributed.fake_pg import FakeStore
 from torchdata.nodes import IterableWrapper
 from torchdata.nodes import Loader as NodesLoader
 from torchdata.stateful_dataloader import StatefulDataLoader
@@ -296,6 +300,34 @@ def test_an_evaluation_between_two_steps_is_not_the_next_step(tmp_path: Path) ->
     job.await_steps(3, 4)
 
 
+@pytest.fixture
+def group() -> Iterator[None]:
+    dist.init_process_group("fake", rank=0, world_size=2, store=FakeStore())
+    yield
+    dist.destroy_process_group()
+
+
+@pytest.mark.parametrize("is_registered", [False, True])
+def test_an_evaluation_is_seen_where_ddp_is_called_and_only_its_module_told(
+    tmp_path: Path, group: None, monkeypatch: pytest.MonkeyPatch, is_registered: bool
+) -> None:
+    monkeypatch.setattr(state_snapshots.ddp_buckets, "order_of", lambda module: ())  # as if a first step had ended
+    model = torch.nn.Linear(2, 2)
+    ddp: Any = DistributedDataParallel(model)
+    job = Job(tmp_path, 1, model=ddp if is_registered else model)
+    job.model = ddp
+    job.snapshots.reached(job.objects)
+    job.steps(1)
+    model.eval()
+    with torch.no_grad():
+        ddp(torch.ones(1, 2))
+    model.train()
+    job.steps(1)
+    assert states_of(job.home) == []
+    job.begin_step()
+    job.await_steps(2)
+
+
 def test_an_evaluation_after_every_step_needs_a_mark(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     job = Job(tmp_path, 1)
     job.snapshots.reached(job.objects)
@@ -374,6 +406,46 @@ def test_a_second_optimizer_may_step_before_the_forward_pass(tmp_path: Path, mon
     job.await_steps(2)
 
 
+def test_a_second_optimizer_may_step_before_the_one_that_ends_the_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After the forward pass at which the snapshot was copied, but in the same step."""
+    model = torch.nn.Linear(2, 2)
+    first, second = (torch.optim.SGD([each], lr=0.1) for each in model.parameters())
+    job = Job(tmp_path, 2, model=model, first=first, second=second)
+    job.model = model
+    monkeypatch.setattr(state_snapshots.COUNTER, "optimizer", weakref.ref(first))
+    job.snapshots.reached(job.objects)
+    for _ in range(5):
+        job.begin_step()
+        second.step()
+        first.step()
+        job.end_step()
+        wait_for(lambda: not job.snapshots._is_busy, 20, "the snapshot to be written")
+    assert states_of(job.home) == [2, 4] and [kind for kind, _ in job.notes] == ["state_snapshot"] * 2
+    job.steps(1)
+    job.begin_step()
+    second.step()
+    job.snapshots.give_up("a reason")
+    assert not model._forward_pre_hooks
+
+
+def test_where_no_module_is_called_a_second_optimizer_after_the_step_needs_a_mark(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    model = torch.nn.Linear(2, 2)
+    first, second = (torch.optim.SGD([each], lr=0.1) for each in model.parameters())
+    job = Job(tmp_path, 1, model=model, first=first, second=second)
+    monkeypatch.setattr(state_snapshots.COUNTER, "optimizer", weakref.ref(first))
+    job.snapshots.reached(job.objects)
+    for _ in range(3):
+        first.step()
+        job.end_step()
+        second.step()
+    assert "optimizer second steps after the next forward pass" in capfd.readouterr().err
+    assert states_of(job.home) == []
+
+
 def test_a_first_copy_in_inference_mode_is_no_harm_to_later_ones(tmp_path: Path) -> None:
     job = Job(tmp_path, 1)
     job.snapshots.reached(job.objects)
@@ -399,6 +471,64 @@ def test_a_program_may_pickle_and_copy_its_modules_while_a_snapshot_waits(tmp_pa
     job.await_steps(3)
     assert torch.equal(copied(ones), job.model(ones))
     assert pickle.dumps(copied)
+
+
+def test_a_shallow_copy_s_forward_pass_is_not_the_model_s(tmp_path: Path) -> None:
+    """It has the model's own hooks, as have the replicas of DataParallel."""
+    job = Job(tmp_path, 1)
+    job.snapshots.reached(job.objects)
+    job.steps(1)
+    clone, ones = copy.copy(job.model), torch.ones(1, 2)
+    clone(ones)
+    assert states_of(job.home) == [] and job.notes == []
+    job.begin_step()
+    job.await_steps(1)
+
+
+def test_what_fails_in_a_forward_pass_is_not_the_program_s(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = Job(tmp_path, 1)
+    job.snapshots.reached(job.objects)
+    job.steps(1)
+    pending = job.snapshots._pending
+    assert pending is not None
+
+    def broken() -> None:
+        raise RuntimeError("not today")
+
+    monkeypatch.setattr(pending, "cancel", broken)
+    job.begin_step()
+    assert job.notes == [("no_state", {"text": "RuntimeError('not today')"})]
+
+
+class Fresh:
+    """Gives a tensor that nobody else has."""
+
+    def __init__(self) -> None:
+        self.given: list[weakref.ref[Any]] = []
+
+    def state_dict(self) -> dict[str, torch.Tensor]:
+        memory = np.ones(9)
+        self.given.append(weakref.ref(memory))
+        return {"tensor": torch.from_numpy(memory)}
+
+    def load_state_dict(self, state: Any) -> None:
+        raise AssertionError("in no recording")
+
+
+def test_a_snapshot_frees_its_memory_where_the_program_collects_no_garbage(tmp_path: Path) -> None:
+    """As torchtitan and Megatron, which do so every so many steps."""
+    fresh = Fresh()
+    job = Job(tmp_path, 1, model=torch.nn.Linear(2, 2), fresh=fresh)
+    job.model = job.objects["model"]
+    job.snapshots.reached(job.objects)
+    gc.disable()
+    try:
+        job.steps(1)
+        job.begin_step()
+        job.await_steps(1)
+        assert [memory() is None for memory in fresh.given] == [True, True], "at the restore point, and of the snapshot"
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("is_part", [False, True], ids=["all of it", "a part"])

@@ -15,7 +15,7 @@ import torch
 from prismdbg.capsule.log.format import Kind
 from prismdbg.capsule.log.reader import read_log
 from prismdbg.rank.recording import write_queue as queue_module
-from prismdbg.rank.recording.log_writer import LogWriter
+from prismdbg.rank.recording.log_writer import LogWriter, PayloadWriter
 from prismdbg.rank.recording.python_recorder import PythonRecorder
 from prismdbg.rank.recording.write_queue import WriteQueue
 from prismdbg.settings import file_system
@@ -139,6 +139,57 @@ def test_events_that_end_after_the_payloads_are_said_too(
     assert recorder.stats()["lost"].startswith("events are no longer recorded")
     (line,) = capsys.readouterr().err.splitlines()
     assert "events are no longer recorded" in line
+
+
+def test_events_have_room_where_payloads_have_none(
+    answers: threading.Event, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither many payloads nor the segments that go with the window take it all."""
+    recorder = PythonRecorder()
+    recorder.open(str(tmp_path), 0, 1 << 16, 4096, True, True, True, False, False)
+    recorder.window(True, -1, 60_000)
+    assert recorder._queue is not None
+    recorder._queue.do(0, answers.wait)
+    monkeypatch.setattr(queue_module, "_MOST_WAITING_BYTES", 100_000)
+    while recorder._keep([torch.ones(7500)]) is not None:
+        pass
+    for _ in range(20):
+        recorder.note("other", "x" * 1000)
+    assert recorder.stats()["lost"].startswith("payloads are no longer recorded")
+    answers.set()
+    recorder._queue.flush()
+    assert [note.kind for note in read_log(tmp_path).notes] == ["lost", *["other"] * 20]
+
+
+def test_a_segment_that_could_not_be_removed_is_when_there_is_room(
+    answers: threading.Event, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queue_module, "_MOST_WAITING_BYTES", 100_000)
+    queue, begun = WriteQueue(is_direct=False), threading.Event()
+    payloads = PayloadWriter(queue, tmp_path, 1000)
+    for step in range(3):
+        payloads.write([memoryview(bytes(1000))], step, 0)
+    queue.flush()
+    queue.do(0, lambda: (begun.set(), answers.wait()))
+    assert begun.wait(20)
+    while queue_has_room(queue):
+        pass
+    payloads.drop_before(2)
+    assert payloads.total_bytes == 3 * 1024, "still there"
+    queue.do(0, lambda: None)
+    answers.set()
+    queue.flush()
+    payloads.drop_before(2)
+    queue.flush()
+    assert [path.name for path in tmp_path.iterdir()] == ["payload.00002.seg"]
+
+
+def queue_has_room(queue: WriteQueue) -> bool:
+    try:
+        queue.do(1000, lambda: None, is_required=False)
+    except OSError:
+        return False
+    return True
 
 
 def test_in_order_and_a_failure_ends_it(answers: threading.Event, tmp_path: Path) -> None:
