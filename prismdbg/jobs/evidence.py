@@ -35,7 +35,7 @@ from prismdbg.jobs.storage.archive_crypto import NO_KEYS, Keys
 from prismdbg.jobs.storage.emulated_run import read_emulated
 from prismdbg.jobs.storage.fresh_logs import Say, ask_for_logs, log_folders
 from prismdbg.jobs.storage.inventory import is_recording
-from prismdbg.jobs.storage.job_nodes import NodeState, node_states, supervisor_report
+from prismdbg.jobs.storage.job_nodes import SILENT_S, NodeState, node_states, supervisor_report
 from prismdbg.jobs.storage.job_telemetry import AT_ONCE, JobTelemetry
 from prismdbg.jobs.storage.kept_stacks import last_stacks
 from prismdbg.jobs.storage.log_memory import require_room
@@ -51,6 +51,7 @@ from prismdbg.model.meanwhile import one_by_one
 from prismdbg.model.moment import Moment
 from prismdbg.telemetry.series import Telemetry
 
+_TRUSTED_NS = round(SILENT_S * 1e9)  # of silence of ranks that cannot be seen: they may only compute
 READ_BYTES = 192 << 20  # of all ranks' logs together: 800,000 collectives, in 400 MiB of memory
 READ_ROWS, LEAST_ROWS = 800_000, 256  # the same where there are many ranks, of all together and of each
 
@@ -349,12 +350,13 @@ def _ended_wall_ns(
 
 def _now_ns(folders: Sequence[Path], ends: _Ends) -> int:
     """By the clock of a rank that can be seen from here: whoever set the machine's clock since it began lets nobody
-    wait longer."""
+    wait longer. Where none can be seen, the silence since the last record is hardly counted: the ranks may be gone."""
     for folder in folders:
         log = ends.logs.get(rank_of(folder))
         if log is not None and rank_of(folder) in ends.alive and not RankProcess(folder).is_out_of_sight:
             return time.monotonic_ns() + log.wall_offset_ns
-    return time.time_ns()
+    now_ns = time.time_ns()
+    return min(now_ns, ends.last_record_ns + _TRUSTED_NS) if ends.is_unseen else now_ns
 
 
 def _silent(node: NodeState, folders: Sequence[Path], said_an_end: Set[int]) -> SilentNode:

@@ -47,6 +47,7 @@ class Run:
     affected: Moment | None = None
     first_nan: Moment | None = None
     lasting_overflow: Moment | None = None
+    skipped_too_many: bool = False
     has_other_nan: bool = False
     has_nan_where_it_left: bool = False
     raised: ProgramRaised | None = None
@@ -110,7 +111,7 @@ def _judged(run: Run, incident: Incident, end: Moment, known: Recorded) -> tuple
         return Judgement.OTHER, f"the program ended with exit code {run.exit_code}"
     if run.lasting_overflow is not None:
         overflow = f"a NaN or Inf at {run.lasting_overflow}, in a step that the gradient scaler skipped"
-        if incident.kind is IncidentKind.NAN and known.was_skipped:
+        if incident.kind is IncidentKind.NAN and known.was_skipped and run.skipped_too_many:
             return Judgement.RECURS, f"{overflow}, as in the recorded run"
         return Judgement.UNKNOWN, f"inconclusive, {overflow}"
     place = min(incident.moment or end, end)

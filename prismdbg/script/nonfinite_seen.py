@@ -65,4 +65,9 @@ class NonfiniteSeen:
 
     def lasting(self, reached: Moment) -> Moment | None:
         """An overflow that may be an incident: no whole step followed it, or there were too many."""
-        return self._overflow if reached.step <= self._begun or self._most_in_a_row >= SKIPPED_IN_A_ROW else None
+        return self._overflow if reached.step <= self._begun or self.is_too_many else None
+
+    @property
+    def is_too_many(self) -> bool:
+        """So many steps in a row were skipped that `record` calls it an incident."""
+        return self._most_in_a_row >= SKIPPED_IN_A_ROW

@@ -267,6 +267,7 @@ def _judge(
         affected=affected,
         first_nan=listener.nonfinite.first,
         lasting_overflow=listener.nonfinite.lasting(reached),
+        skipped_too_many=listener.nonfinite.is_too_many,
         has_other_nan=listener.nonfinite.has_passed,
         has_nan_where_it_left=listener.nonfinite.is_where_it_left,
         raised=listener.raised,

@@ -13,7 +13,8 @@ from collections.abc import Callable
 from prismdbg.settings import file_system
 from prismdbg.settings.own_thread import start_own_thread
 
-_MOST_WAITING_BYTES = 64 << 20
+_MOST_OPTIONAL_BYTES = 64 << 20
+_MOST_WAITING_BYTES = _MOST_OPTIONAL_BYTES + (16 << 20)  # events go on where payloads cannot
 _TASK_BYTES = 1 << 10  # what a task itself takes, about
 
 
@@ -39,7 +40,7 @@ class WriteQueue:
     def do(self, size_bytes: int, task: Callable[[], object], *, is_required: bool = True) -> None:
         """Now, or by the thread. `size_bytes`: what the task keeps in memory until then. Raises `OSError` where too
         much waits, and from then on always if the task `is_required`: what follows it means nothing without it. The
-        others have half of the room: payloads leave the rest to the events."""
+        others leave some of the room to them."""
         if self.is_direct:
             task()
             return
@@ -59,7 +60,7 @@ class WriteQueue:
     def _has_room(self, size_bytes: int, is_required: bool) -> bool:
         if _is_large(size_bytes):
             return not self._has_large
-        most = _MOST_WAITING_BYTES if is_required else _MOST_WAITING_BYTES // 2
+        most = _MOST_WAITING_BYTES if is_required else _MOST_OPTIONAL_BYTES
         return self._waiting_bytes + size_bytes <= most
 
     def _count(self, size_bytes: int, sign: int) -> None:
@@ -92,7 +93,7 @@ class WriteQueue:
 
 def _is_large(size_bytes: int) -> bool:
     """Larger than all the payloads that wait may be together: one such task waits besides them."""
-    return size_bytes > _MOST_WAITING_BYTES // 2
+    return size_bytes > _MOST_OPTIONAL_BYTES
 
 
 def _failure_of(task: Callable[[], object]) -> str:

@@ -660,6 +660,22 @@ def test_a_job_out_of_sight_may_run_through_a_step_as_long_as_its_last_ones(
     assert "because the job ended" not in stopped.lines[-1]
 
 
+def test_silence_out_of_sight_is_no_waiting_that_was_seen(tmp_path: Path) -> None:
+    """The job may have been killed right after its last record, 58 s ago: rank 0 is known to have waited for 4 s."""
+    (tmp_path / "run.json").write_text("{}")
+    logs = [out_of_sight(tmp_path, rank, calls=0) for rank in (0, 1)]
+    now_ns = time.time_ns() - gather(tmp_path).logs[0].wall_offset_ns
+    logs[0].issue(0, 1, seq=0, time_ns=now_ns - 62 * SECOND_NS)
+    logs[1].complete(
+        logs[1].issue(0, 1, seq=0, group="1", time_ns=now_ns - 59 * SECOND_NS), ended_ns=now_ns - 58 * SECOND_NS
+    )
+
+    evidence = gather(tmp_path)
+
+    assert evidence.is_running
+    assert [verdict.certainty for verdict in diagnose(evidence).verdicts] == [Certainty.HINT]
+
+
 def out_of_sight(run: Path, rank: int, *, calls: int = 2) -> TinyLog:
     log = rank_folder(run, str(rank), calls=calls)
     (log.folder / "rank.json").write_text(json.dumps({"pid": 1, "boot_id": "another", "world_size": 2}))

@@ -443,6 +443,7 @@ def seen_of(
         first_nan=listener.nonfinite.first,
         has_nan_where_it_left=nonfinite.is_where_it_left,
         lasting_overflow=listener.nonfinite.lasting(come_to),
+        skipped_too_many=nonfinite.is_too_many,
         has_other_nan=listener.nonfinite.has_passed,
     )
 
@@ -496,6 +497,7 @@ def test_an_incident_of_skipped_steps_occurs_again_by_skipped_steps() -> None:
     assert "a NaN or Inf at 9.1, in a step that the gradient scaler skipped, as in the recorded run" in said.text
     assert seen_of(told, RAISED, was_skipped=True).judgement is Judgement.UNKNOWN
     assert seen_of([departed("2.1"), *overflows([2])], was_skipped=True).judgement is Judgement.GONE
+    assert seen_of([departed("2.1"), *overflows([18])], was_skipped=True).judgement is Judgement.UNKNOWN
 
 
 def test_what_the_recorded_rank_sent_before_the_incident_counts_as_little_among_synthesized_peers() -> None:

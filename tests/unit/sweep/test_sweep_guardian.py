@@ -56,6 +56,13 @@ def is_running(path: Path, how: str) -> bool:
         return False
 
 
+def has_ended(process: psutil.Process) -> bool:
+    try:
+        return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
 def test_nothing_of_a_job_that_takes_too_long_goes_on(tmp_path: Path) -> None:
     why = run(request(tmp_path, "leaving,deaf"), 20.0)
     assert why == dict.fromkeys(("how=leaving", "how=deaf"), "it did not end within 20 seconds (--timeout)")
@@ -75,12 +82,12 @@ def test_a_configuration_begins_again_once_all_of_its_earlier_start_has_ended(
     with subprocess.Popen(command, env={**os.environ, "PYTHONPATH": path}, start_new_session=True) as sweeping:
         try:
             wait_for(lambda: (asked.output / "trials/how=deaf/folder/pid").is_file(), 60, "the job to run")
+            job = sleeper(tmp_path, "deaf")
         finally:
             send(sweeping.pid, number)
-    job = sleeper(tmp_path, "deaf")
     with SweepFolder.opened(asked) as folder:
         folder.begin(folder.trial(next(asked.space.configurations())))
-    assert not job.is_running() or job.status() == psutil.STATUS_ZOMBIE
+    assert has_ended(job)
 
 
 def test_what_does_not_end_is_an_error_in_time(tmp_path: Path) -> None:

@@ -6,8 +6,8 @@
 namespace prismdbg {
 namespace {
 
-constexpr size_t kMostWaitingBytes = size_t{64} << 20;
-constexpr size_t kMostOptionalBytes = kMostWaitingBytes / 2;
+constexpr size_t kMostOptionalBytes = size_t{64} << 20;
+constexpr size_t kMostWaitingBytes = kMostOptionalBytes + (size_t{16} << 20);  // events go on where payloads cannot
 
 // Larger than all the payloads that wait may be together: one such task waits besides them.
 bool is_large(size_t size_bytes) {

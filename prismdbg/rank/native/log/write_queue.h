@@ -23,7 +23,7 @@ class WriteQueue {
   BackgroundThread& background() const { return background_; }
   // Where it is not direct: `task` runs later, in order, and holds that many bytes until then. Throws
   // std::system_error where an earlier one failed, or too much waits; from then on always if the task `is_required`: what
-  // follows it means nothing without it. The others have half of the room: payloads leave the rest to the events.
+  // follows it means nothing without it. The others leave some of the room to them: events go on where payloads cannot.
   void post(size_t size_bytes, std::function<void()> task, bool is_required = true);
   // Throws where what was posted has failed.
   void check() const;

@@ -71,10 +71,27 @@ def test_what_cannot_be_known_may_hang(tmp_path: Path) -> None:
     assert not is_local(tmp_path, tmp_path / "missing")
 
 
+def make_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queue_module, "_MOST_OPTIONAL_BYTES", 50_000)
+    monkeypatch.setattr(queue_module, "_MOST_WAITING_BYTES", 100_000)
+
+
+def test_two_buckets_of_ddp_fit_and_events_besides(answers: threading.Event) -> None:
+    """Of 25 MiB each, one right after the other."""
+    queue, done = WriteQueue(is_direct=False), list[int]()
+    queue.do(0, answers.wait)
+    for number in range(2):
+        queue.do(25 << 20, lambda number=number: done.append(number), is_required=False)  # type: ignore[misc]
+    queue.do(8 << 20, lambda: done.append(2))
+    answers.set()
+    queue.flush()
+    assert done == [0, 1, 2]
+
+
 def test_the_queue_is_bounded_and_nobody_waits(
     answers: threading.Event, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(queue_module, "_MOST_WAITING_BYTES", 100_000)
+    make_small(monkeypatch)
     queue, done, begun = WriteQueue(is_direct=False), list[int](), threading.Event()
     queue.do(0, lambda: (begun.set(), answers.wait()))
     assert begun.wait(20)
@@ -96,7 +113,7 @@ def test_what_is_larger_than_the_queue_is_written_alone(
     answers: threading.Event, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A payload may be larger than all that may wait."""
-    monkeypatch.setattr(queue_module, "_MOST_WAITING_BYTES", 100_000)
+    make_small(monkeypatch)
     queue, done = WriteQueue(is_direct=False), list[int]()
     for number in range(0, 6, 2):
         queue.do(1_000_000, lambda number=number: done.append(number))  # type: ignore[misc]
@@ -108,7 +125,7 @@ def test_what_is_larger_than_the_queue_is_written_alone(
 def test_a_large_payload_that_is_one_too_many_ends_nothing_else(
     answers: threading.Event, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(queue_module, "_MOST_WAITING_BYTES", 100_000)
+    make_small(monkeypatch)
     queue, done = WriteQueue(is_direct=False), list[int]()
     queue.do(0, answers.wait)
     queue.do(1_000_000, lambda: done.append(0), is_required=False)
@@ -129,7 +146,7 @@ def test_events_that_end_after_the_payloads_are_said_too(
     recorder.window(True, -1, 0)
     assert recorder._queue is not None
     recorder._queue.do(0, answers.wait)
-    monkeypatch.setattr(queue_module, "_MOST_WAITING_BYTES", 100_000)
+    make_small(monkeypatch)
     assert recorder._keep([torch.ones(100_000)]) is not None
     assert recorder._keep([torch.ones(100_000)]) is None
     assert recorder.stats()["lost"].startswith("payloads are no longer recorded")
@@ -150,7 +167,7 @@ def test_events_have_room_where_payloads_have_none(
     recorder.window(True, -1, 60_000)
     assert recorder._queue is not None
     recorder._queue.do(0, answers.wait)
-    monkeypatch.setattr(queue_module, "_MOST_WAITING_BYTES", 100_000)
+    make_small(monkeypatch)
     while recorder._keep([torch.ones(7500)]) is not None:
         pass
     for _ in range(20):
@@ -164,7 +181,7 @@ def test_events_have_room_where_payloads_have_none(
 def test_a_segment_that_could_not_be_removed_is_when_there_is_room(
     answers: threading.Event, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(queue_module, "_MOST_WAITING_BYTES", 100_000)
+    make_small(monkeypatch)
     queue, begun = WriteQueue(is_direct=False), threading.Event()
     payloads = PayloadWriter(queue, tmp_path, 1000)
     for step in range(3):
