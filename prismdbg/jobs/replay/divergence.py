@@ -16,7 +16,7 @@ from prismdbg.session.causes import ALL_HIDDEN, Facts, Unhidden, likely_causes
 from prismdbg.session.source_calls import source_calls
 from prismdbg.settings.seeds import MODULES, UNSEEDED
 
-ASK_BOUND_S = 10.0
+ASK_BOUND_S = 30.0  # a machine may be busy, and without an answer the story says much less
 LONGEST_SOURCE_BYTES = 1 << 20
 MOST_SOURCES = 200
 
