@@ -24,12 +24,14 @@ from prismdbg.sweep.workers.trial_group import TrialGroup
 # The child has a session of its own, so that no signal to the sweep's processes reaches it.
 JOB = "[ $1 = deaf ] && trap '' TERM HUP; setsid sleep 600 & echo $! > $2.new; mv $2.new $2; wait"
 SWEEP = """
-import resource, sys
+import resource, signal, sys
 from pathlib import Path
 from test_sweep_guardian import request, run
 
 if __name__ == "__main__":
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    for number in (signal.SIGHUP, signal.SIGQUIT):
+        signal.signal(number, signal.SIG_DFL)  # the tests may run under nohup
     run(request(Path(sys.argv[1]), "deaf"), 600.0)
 """
 
@@ -83,8 +85,10 @@ def test_a_configuration_begins_again_once_all_of_its_earlier_start_has_ended(
         try:
             wait_for(lambda: (asked.output / "trials/how=deaf/folder/pid").is_file(), 60, "the job to run")
             job = sleeper(tmp_path, "deaf")
-        finally:
             send(sweeping.pid, number)
+            sweeping.wait(60)
+        finally:
+            sweeping.kill()
     with SweepFolder.opened(asked) as folder:
         folder.begin(folder.trial(next(asked.space.configurations())))
     assert has_ended(job)
