@@ -111,7 +111,7 @@ def _judged(run: Run, incident: Incident, end: Moment, known: Recorded) -> tuple
         return Judgement.OTHER, f"the program ended with exit code {run.exit_code}"
     if run.lasting_overflow is not None:
         overflow = f"a NaN or Inf at {run.lasting_overflow}, in a step that the gradient scaler skipped"
-        if incident.kind is IncidentKind.NAN and known.was_skipped and run.skipped_too_many:
+        if known.was_skipped and _is_again(run, incident):
             return Judgement.RECURS, f"{overflow}, as in the recorded run"
         return Judgement.UNKNOWN, f"inconclusive, {overflow}"
     place = min(incident.moment or end, end)
@@ -162,6 +162,14 @@ def _of_a_death(run: Run, incident: Incident, end: Moment, known: Recorded) -> t
     if as_shell(run.exit_code) != as_shell(known.died_with):
         return Judgement.OTHER, f"{died}, not {ended_by(known.died_with)} as in the recorded run"
     return Judgement.RECURS, f"{died}, as in the recorded run"
+
+
+def _is_again(run: Run, incident: Incident) -> bool:
+    """Whether overflows that last are the incident once more: as many as make one, or in its own step, behind which its
+    capsule may have no other one."""
+    overflow, moment = run.lasting_overflow, incident.moment
+    in_its_step = overflow is not None and moment is not None and overflow.step == moment.step
+    return incident.kind is IncidentKind.NAN and (run.skipped_too_many or in_its_step)
 
 
 def _same_exception(raised: ProgramRaised, incident: Incident) -> bool:

@@ -498,6 +498,8 @@ def test_an_incident_of_skipped_steps_occurs_again_by_skipped_steps() -> None:
     assert seen_of(told, RAISED, was_skipped=True).judgement is Judgement.UNKNOWN
     assert seen_of([departed("2.1"), *overflows([2])], was_skipped=True).judgement is Judgement.GONE
     assert seen_of([departed("2.1"), *overflows([18])], was_skipped=True).judgement is Judgement.UNKNOWN
+    assert seen_of([departed("2.1"), *overflows([19])], was_skipped=True).judgement is Judgement.RECURS
+    assert seen_of([departed("2.1"), *overflows([19])]).judgement is Judgement.UNKNOWN
 
 
 def test_what_the_recorded_rank_sent_before_the_incident_counts_as_little_among_synthesized_peers() -> None:
