@@ -37,10 +37,8 @@ def longest_end_s(to_end_s: float = TO_END_S) -> float:
 def hold(folder: Path, bound_s: float) -> int:
     """A descriptor, by which this process and those that it forks hold the folder of a configuration. `UsageError`
     where others hold it for longer than `bound_s`."""
-    descriptor, end_s = (
-        os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600),
-        time.monotonic() + bound_s,
-    )
+    end_s = time.monotonic() + bound_s
+    descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     while True:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -198,26 +198,25 @@ def test_what_other_screens_write_at_the_same_time_is_all_there(
 def test_a_folder_that_stays_locked_is_not_waited_for_for_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a process that was stopped, say."""
     monkeypatch.setattr(sidecar, "LOCK_BOUND_S", 0.1)
-    holder = os.open(tmp_path, os.O_RDONLY)
-    fcntl.flock(holder, fcntl.LOCK_EX)
-    try:
-        Sidecar(beside(tmp_path / "capsule")).write(Kept(notes=NOTED))
-    finally:
-        os.close(holder)
-    assert Sidecar(beside(tmp_path / "capsule")).read().notes == NOTED
+    writes_while_locked(tmp_path, fcntl.LOCK_EX)
 
 
 def test_a_folder_that_a_process_uses_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As that of what was fetched, for as long as the screen shows it."""
     monkeypatch.setattr(sidecar, "LOCK_BOUND_S", 3600.0)
     (tmp_path / "capsule").write_text("packed")
-    holder = os.open(tmp_path, os.O_RDONLY)
-    fcntl.flock(holder, fcntl.LOCK_SH)
+    writes_while_locked(tmp_path, fcntl.LOCK_SH)
+
+
+def writes_while_locked(folder: Path, lock: int) -> None:
+    """Another process holds the folder of the capsule."""
+    holder = os.open(folder, os.O_RDONLY)
+    fcntl.flock(holder, lock)
     try:
-        Sidecar(beside(tmp_path / "capsule")).write(Kept(notes=NOTED))
+        Sidecar(beside(folder / "capsule")).write(Kept(notes=NOTED))
     finally:
         os.close(holder)
-    assert Sidecar(beside(tmp_path / "capsule")).read().notes == NOTED
+    assert Sidecar(beside(folder / "capsule")).read().notes == NOTED
 
 
 def test_a_screen_that_is_left_before_its_rank_stood_forgets_nothing(tmp_path: Path) -> None:

@@ -391,13 +391,21 @@ def test_a_second_optimizer_that_steps_after_the_forward_pass_needs_a_mark(
     assert states_of(job.home) == []
 
 
-def test_a_second_optimizer_may_step_before_the_forward_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def job_of_two_optimizers(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> tuple[Job, torch.optim.Optimizer, torch.optim.Optimizer]:
+    """Of one model, each of a part of it; the first one's steps are counted. The restore point is reached."""
     model = torch.nn.Linear(2, 2)
     first, second = (torch.optim.SGD([each], lr=0.1) for each in model.parameters())
-    job = Job(tmp_path, 2, model=model, first=first, second=second)
+    job = Job(folder, 2, model=model, first=first, second=second)
     job.model = model
     monkeypatch.setattr(state_snapshots.COUNTER, "optimizer", weakref.ref(first))
     job.snapshots.reached(job.objects)
+    return job, first, second
+
+
+def test_a_second_optimizer_may_step_before_the_forward_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    job, first, second = job_of_two_optimizers(tmp_path, monkeypatch)
     for _ in range(3):
         job.begin_step()
         first.step()
@@ -410,12 +418,7 @@ def test_a_second_optimizer_may_step_before_the_one_that_ends_the_step(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After the forward pass at which the snapshot was copied, but in the same step."""
-    model = torch.nn.Linear(2, 2)
-    first, second = (torch.optim.SGD([each], lr=0.1) for each in model.parameters())
-    job = Job(tmp_path, 2, model=model, first=first, second=second)
-    job.model = model
-    monkeypatch.setattr(state_snapshots.COUNTER, "optimizer", weakref.ref(first))
-    job.snapshots.reached(job.objects)
+    job, first, second = job_of_two_optimizers(tmp_path, monkeypatch)
     for _ in range(5):
         job.begin_step()
         second.step()
@@ -427,7 +430,7 @@ def test_a_second_optimizer_may_step_before_the_one_that_ends_the_step(
     job.begin_step()
     second.step()
     job.snapshots.give_up("a reason")
-    assert not model._forward_pre_hooks
+    assert not job.model._forward_pre_hooks
 
 
 def test_where_no_module_is_called_a_second_optimizer_after_the_step_needs_a_mark(
