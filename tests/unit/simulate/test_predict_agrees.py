@@ -213,3 +213,15 @@ def test_to_the_nanosecond(data: st.DataObject, cluster: ClusterModel) -> None:
     for part in path:  # it really ends then, on that rank
         entry = part.entry - len(fast.of(part.rank).entries) + len(slow.ranks[part.rank].entries)
         assert (slow.begins[part.rank] if entry < 0 else slow.ranks[part.rank].end[entry]) == part.end_ns
+
+
+def test_a_rank_that_starts_later_begins_its_waits_later() -> None:
+    """Also on a stream on which it does nothing else."""
+    writer = EntryWriter()
+    work = writer.collective("all_reduce", "dp", 0, stream="compute", issuer="compute", blocking=False, duration_ns=0)
+    writer.wait(work, stream="a")
+    graph = JobGraph.build(Mesh.parse("dp=1"), [(RankClass(name="0", entries=writer.done()), [0])])
+    late = Changes(delays=(Delay(rank=0, delay_ns=55_555, entry=None),))
+    cluster = ClusterModel(tiers=(Tier(name="near", spans=0, latency_ns=100, rate=10**9),), ranks_per_node=1)
+    timeline = simulate(graph, cluster, late, keep=Keep.ALL, trace=True).of(0)
+    assert int(timeline.start_ns[-1]) == 55_555
