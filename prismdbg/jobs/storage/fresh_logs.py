@@ -15,7 +15,7 @@ from prismdbg.errors import CapsuleError, FacilityError, UsageError
 from prismdbg.jobs.storage.file_system_time import file_system_now
 from prismdbg.jobs.storage.job_nodes import NodeFolder, NodeState, last_beat, node_folders, node_states
 from prismdbg.jobs.storage.local_logs import LocalFolder, publish_all, publish_logs
-from prismdbg.jobs.storage.ranks_alive import still_runs
+from prismdbg.jobs.storage.ranks_alive import who_may_write
 from prismdbg.jobs.storage.run_folder import RunFolder, read_json, write_json
 from prismdbg.model.meanwhile import by_bytes, working
 from prismdbg.settings.process_stat import start_ticks
@@ -125,15 +125,15 @@ def _publish(run: RunFolder, node: NodeFolder, say: Say) -> None:
             hint=f"check its space and permissions, then run this again; the logs stay in {local.path}",
         ) from error
     if living:
-        say(f"node {node.name}: {_ranks(living)} still runs; run this again when the job has ended")
+        say(f"node {node.name}: {living} still runs; run this again when the job has ended")
         return
     say(f"node {node.name}: copied the logs of {_ranks(names)}, and removed {local.path}")
 
 
-def _copied(run: RunFolder, node: NodeFolder, local: LocalFolder) -> tuple[list[str], list[str]]:
-    """All ranks of the node, and those that still run. Without one, what was copied is removed there."""
+def _copied(run: RunFolder, node: NodeFolder, local: LocalFolder) -> tuple[list[str], str]:
+    """All ranks of the node, and who still runs. If nobody does, what was copied is removed there."""
     names = [path.name for path in iter_logs(local.ranks)]
-    living = [name for name in names if still_runs(read_json(local.ranks / name / "rank.json"))]
+    living = who_may_write(local.ranks, node.config)
     with working() as tell:
         copied = by_bytes(tell, f"copying the logs of node {node.name}", local.size_bytes())
         (publish_logs if living else publish_all)(local, run.path, copied)

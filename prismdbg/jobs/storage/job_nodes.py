@@ -119,7 +119,7 @@ class NodeState:
         more."""
         if not self.local or (self.silent_s is not None and not self.is_lost):
             return ""
-        ranks = ", ".join(f"rank {name}" for name in self.ranks)
+        ranks = ", ".join(f"rank {name}" for name in self.ranks) or "its ranks"
         return f"the logs of {ranks} are on node {self.name}, in {self.local}"
 
     def logs_of(self, folder: Path) -> Path:

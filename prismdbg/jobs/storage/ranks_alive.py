@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from prismdbg.capsule.log.reader import was_cut
+from prismdbg.capsule.log.reader import iter_logs, was_cut
 from prismdbg.diagnosis.failures import has_failed, raised_by_itself
 from prismdbg.diagnosis.outlived import was_outlived
 from prismdbg.errors import CapsuleError
@@ -17,6 +18,7 @@ from prismdbg.log.columns import LAST_BYTES, read_whole
 from prismdbg.model.moment import Moment
 from prismdbg.settings.boot import boot_id
 from prismdbg.settings.process_stat import fields_of, is_stopped, start_ticks, text_of
+from prismdbg.settings.rank_config import ENVIRONMENT_NAME
 
 
 def is_alive(pid: int) -> bool:
@@ -28,6 +30,27 @@ def still_runs(rank: Mapping[str, Any]) -> bool:
     """The process that this rank.json describes: another may have its number by now."""
     pid = pid_here(rank) if rank else None
     return pid is not None and _is_the_same(pid, rank)
+
+
+def who_may_write(ranks: Path, config: Path) -> str:
+    """`rank 0, rank 1`: those with a log below `ranks` that still run. Where no rank has one: `a process of the job`,
+    if one was started with this configuration, for it may become a rank. Empty where nobody runs."""
+    folders = list(iter_logs(ranks)) if ranks.is_dir() else []
+    if not folders:
+        return "a process of the job" if any(_was_started_with(config, pid) for pid in _processes()) else ""
+    return ", ".join(f"rank {folder.name}" for folder in folders if _has_process(folder))
+
+
+def _has_process(folder: Path) -> bool:
+    with suppress(CapsuleError):  # what is damaged keeps no log from RUN
+        return still_runs(read_json(folder / "rank.json"))
+    return False
+
+
+def _was_started_with(config: Path, pid: int) -> bool:
+    with suppress(OSError):  # ended meanwhile, or another user's
+        return f"{ENVIRONMENT_NAME}={config}".encode() in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    return False
 
 
 def stopped_pid(rank: Mapping[str, Any]) -> int | None:

@@ -119,7 +119,7 @@ class Recording:
         folder = claimed
         if config.local:  # the name is the job's, the log is this node's
             folder = Path(config.local) / "ranks" / claimed.name
-            folder.mkdir(mode=0o700, parents=True)
+            folder.mkdir(mode=0o700)  # where it is gone, nobody brings into RUN what is written there
         self.recorder.open(
             str(folder),
             self.rank,

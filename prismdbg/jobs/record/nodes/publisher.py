@@ -14,6 +14,7 @@ from prismdbg.jobs.record.nodes.heartbeat import Heartbeat
 from prismdbg.jobs.storage.fresh_logs import Asked, last_asked
 from prismdbg.jobs.storage.job_nodes import NodeFolder
 from prismdbg.jobs.storage.local_logs import LocalFolder, publish_all, publish_ends, publish_logs
+from prismdbg.jobs.storage.ranks_alive import who_may_write
 from prismdbg.jobs.storage.run_folder import RunFolder, write_json
 
 LOOK_S = 1.0
@@ -22,6 +23,10 @@ LAST_TRIES_S = 20.0  # at the end, while the folder cannot be reached
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 Reason = tuple[frozenset[str], Asked]
+
+
+class _StillRuns(PrismError):
+    """What would be published is not all."""
 
 
 class Publisher:
@@ -88,21 +93,26 @@ class Publisher:
             self._tell(f"the logs of this node could not be copied into {self._run.path} yet: {_why(error)}")
 
     def finish(self) -> None:
-        """All of it, once the ranks have ended; what is not in RUN then stays where it is."""
+        """All of it, once the ranks have ended; what is not in RUN then stays where it is, and so does the folder of
+        ranks that still run: the command that was recorded may end before them."""
         if self._thread is not None:
             self._thread.join()
         end_s = time.monotonic() + LAST_TRIES_S
         while (error := self._last_try()) is not None:
             if getattr(error, "errno", None) in _FULL or time.monotonic() > end_s:
+                when = "the job has ended" if isinstance(error, _StillRuns) else "the folder can be written to"
                 self._tell(
                     f"{self._run.path} lacks the logs of this node: {_why(error)}; they are in {self._local.path}: "
-                    f"run `prismdbg publish {self._run.path}` on this node when the folder can be written to"
+                    f"run `prismdbg publish {self._run.path}` on this node when {when}"
                 )
                 return
             time.sleep(LOOK_S)
 
     def _last_try(self) -> Exception | None:
         try:
+            if writers := who_may_write(self._local.ranks, self._node.config):
+                publish_logs(self._local, self._run.path)
+                return _StillRuns(f"{writers} still runs")
             publish_all(self._local, self._run.path)
             write_json(self._node.published, {"by": "supervisor"})
         except (OSError, PrismError) as error:

@@ -5,13 +5,17 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shutil
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tiny_log import TinyLog
 
+from prismdbg.capsule.log.reader import read_log
 from prismdbg.capsule.manifest import Incident, IncidentKind
 from prismdbg.diagnosis.stalls import Stall, Wait
 from prismdbg.errors import CapsuleError
@@ -30,6 +34,7 @@ from prismdbg.jobs.storage.run_folder import RunFolder, read_json, write_json
 from prismdbg.jobs.storage.run_report import payload_bytes
 from prismdbg.model.collective import Group
 from prismdbg.model.moment import Moment
+from prismdbg.settings.process_stat import start_ticks
 from tests.unit.logs import lone_collective
 
 
@@ -464,6 +469,51 @@ def test_who_reads_the_ends_of_logs_is_answered_before_all_of_them_are_copied(
     found.look()
     found._thread.join()
     assert len(answered) == 2, "an incident needs all"
+
+
+@pytest.fixture
+def at_the_end(
+    run: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> tuple[Publisher, LocalFolder, list[str]]:
+    """The publisher of a node whose part of the job is over, what it publishes, and what it tells."""
+    monkeypatch.setattr(publisher, "LAST_TRIES_S", -1.0)
+    own, told, local = node(run, "n1"), list[str](), LocalFolder(tmp_path / "local")
+    TinyLog(local.ranks / "0").note("begin")
+    return Publisher(RunFolder(run.path, local.path), own, Heartbeat(own), told.append), local, told
+
+
+def test_a_rank_that_outlives_the_command_writes_on(
+    run: RunFolder, at_the_end: tuple[Publisher, LocalFolder, list[str]]
+) -> None:
+    """torchrun was killed, say: what it raises then is what the job ended with."""
+    found, local, told = at_the_end
+    here = {"pid": os.getpid(), "started_ticks": start_ticks(os.getpid())}
+    write_json(local.ranks / "0" / "rank.json", here)
+    found.finish()
+    assert local.path.exists() and not NodeFolder(run.nodes / "n1").published.exists()
+    assert read_log(run.ranks / "0").notes, "what it has recorded so far"
+    assert told == [
+        f"{run.path} lacks the logs of this node: rank 0 still runs; they are in {local.path}: "
+        f"run `prismdbg publish {run.path}` on this node when the job has ended"
+    ]
+    write_json(local.ranks / "0" / "rank.json", here | {"started_ticks": 3})
+    found.finish()
+    assert not local.path.exists() and NodeFolder(run.nodes / "n1").published.exists() and len(told) == 1
+
+
+def test_a_process_that_the_command_left_may_become_a_rank(
+    run: RunFolder, at_the_end: tuple[Publisher, LocalFolder, list[str]]
+) -> None:
+    """A script ends with `torchrun ... &`, say."""
+    found, local, told = at_the_end
+    shutil.rmtree(local.ranks / "0")
+    config = str(NodeFolder(run.nodes / "n1").config)
+    for variables, is_of_the_job in (({"PRISMDBG_CONFIG": config}, True), ({"PRISMDBG_CONFIG": config + "2"}, False)):
+        with subprocess.Popen(["cat"], stdin=subprocess.PIPE, env=os.environ | variables) as left:
+            found.finish()
+            assert local.path.exists() is is_of_the_job
+            left.communicate()
+    assert len(told) == 1 and "a process of the job still runs" in told[0]
 
 
 def test_one_log_folder_that_cannot_be_looked_at_hides_no_other(

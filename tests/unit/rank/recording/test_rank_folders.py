@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from prismdbg.rank.recording.recorded_rank import _claim_folder
+from prismdbg.rank.recording.python_recorder import PythonRecorder
+from prismdbg.rank.recording.recorded_rank import Recording, _claim_folder
+from prismdbg.settings.rank_config import Mode, RankConfig
 
 
 def test_a_folder_for_each_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -27,3 +29,14 @@ def test_a_job_that_was_started_again_counts_on(tmp_path: Path, monkeypatch: pyt
     """A rank that the earlier start did not get as far as to log, too."""
     monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
     assert _claim_folder(tmp_path, 1, first_attempt=2).name == "1.3"
+
+
+def test_a_folder_of_the_node_that_is_gone_is_not_made_again(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Nobody would bring what is written there into RUN."""
+    local = tmp_path / "prismdbg-abc"
+    config = RankConfig(mode=Mode.RECORD, socket_dir=str(tmp_path), run=str(tmp_path / "run"), local=str(local))
+    mine = Recording(config, PythonRecorder(), "python", lambda *_: None)
+    assert not mine.ensure_open() and not local.exists()
+    assert f"is not recorded: the log could not be opened: [Errno 2] No such file or directory: '{local}" in (
+        capfd.readouterr().err
+    )
