@@ -5,15 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from prismdbg.capsule.log.notes import NO_STATE
+from prismdbg.capsule.log.reader import event_segments
 from prismdbg.checkpoint import choice
 from prismdbg.errors import CapsuleError, PrismError
 from prismdbg.jobs.capture.assemble import kept_from_the_start
 from prismdbg.jobs.capture.capture import socket_of
 from prismdbg.jobs.capture.communicators import no_checkpoint
 from prismdbg.jobs.capture.requests import has_local_logs, is_elsewhere, refuse_lost, state_of
-from prismdbg.jobs.capture.states import usable_states, why_lost
+from prismdbg.jobs.capture.states import why_none
 from prismdbg.jobs.storage.job_nodes import node_of
-from prismdbg.jobs.storage.run_folder import RunFolder, rank_of, read_json
+from prismdbg.jobs.storage.run_folder import RunFolder, rank_of
+from prismdbg.log.columns import LAST_BYTES, read_whole
 from prismdbg.model.meanwhile import one_by_one
 
 
@@ -49,21 +52,22 @@ def _reach(run: RunFolder, folder: Path) -> Reach:
         folder=folder.name,
         node=node_of(folder),
         start="" if kept_from_the_start(folder) else _no_start(run),
-        state="" if usable_states(run, folder) else _no_state(run, folder),
+        state=why_none(run, folder, _ended(folder)),
         checkpoint=why_not or no_checkpoint(folder),
         checked_there=elsewhere,
     )
 
 
 def _reach_of_local(run: RunFolder, folder: Path) -> Reach:
-    """Of a rank whose log its node keeps: by what it was recorded with."""
-    config, lost = read_json(run.config), _no_checkpoint_elsewhere(run, folder)
+    """Of a rank whose log its node keeps: by what it was recorded with, and by what its supervisor told last."""
+    lost = _no_checkpoint_elsewhere(run, folder)
+    told = state_of(run, folder).progress.get(folder.name, {})
     return Reach(
         folder=folder.name,
         node=node_of(folder),
         start=lost or ("" if run.keeps_all else _no_start(run)),
-        state=lost or ("" if config.get("state_every") else "recorded without --state-every"),
-        checkpoint=lost,
+        state=lost or told.get("no_state", why_none(run, folder, "")),
+        checkpoint=lost or told.get("no_checkpoint", ""),
         checked_there=True,
     )
 
@@ -72,12 +76,10 @@ def _no_start(run: RunFolder) -> str:
     return "not all payloads since the start are kept" + ("" if run.keeps_all else " (--window all)")
 
 
-def _no_state(run: RunFolder, folder: Path) -> str:
-    if lost := why_lost(run, folder):
-        return f"none can be used{lost}"
-    if not read_json(run.config).get("state_every"):
-        return "recorded without --state-every"
-    return "no snapshot yet: the program registered no state, or has not reached the first step of --state-every"
+def _ended(folder: Path) -> str:
+    """Why the rank takes no further state snapshots, as its log says it."""
+    notes = read_whole(folder, LAST_BYTES).notes if event_segments(folder) else ()
+    return next((str(note.data.get("text", "")) for note in notes if note.kind == NO_STATE), "")
 
 
 def _no_checkpoint_here(folder: Path) -> str:

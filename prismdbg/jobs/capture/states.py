@@ -20,7 +20,7 @@ from prismdbg.capsule.state_snapshot import DESCRIPTION, PROLOGUE, TENSORS, Stat
 from prismdbg.errors import CapsuleError, PrismError
 from prismdbg.jobs.capture.payload_parts import add_payloads
 from prismdbg.jobs.storage.ranks_alive import RankProcess
-from prismdbg.jobs.storage.run_folder import RunFolder
+from prismdbg.jobs.storage.run_folder import RunFolder, read_json
 from prismdbg.log.columns import LAST_BYTES, NOT_ENDED, LogColumns, read_whole
 from prismdbg.log.folding import needed_after, reaches
 from prismdbg.log.rank_log import read_log
@@ -80,6 +80,20 @@ def why_lost(run: RunFolder, folder: Path) -> str:
     """Where snapshots are kept and none is usable: why, to be added to what follows from it."""
     lost = list_states(run, folder) and not usable_states(run, folder)
     return ": the log no longer reaches back to those that were kept (--log-bytes)" if lost else ""
+
+
+def why_none(run: RunFolder, folder: Path, ended: str) -> str:
+    """Why a capsule of this rank can start at no snapshot; empty where it can. `ended`: why the rank takes no further
+    ones (`NO_STATE`), empty while it may."""
+    if usable_states(run, folder):
+        return ""
+    if lost := why_lost(run, folder):
+        return f"none can be used{lost}"
+    if not read_json(run.config).get("state_every"):
+        return "recorded without --state-every"
+    if ended:
+        return f"no snapshot, and no further ones are taken: {ended}"
+    return "no snapshot yet: the program registered no state, or has not reached the first step of --state-every"
 
 
 def remove_unfinished(run: RunFolder) -> None:

@@ -68,6 +68,8 @@ class JobJson(TypedDict):
 
 
 class NodeJson(TypedDict, total=False):
+    host: str
+    boot_id: str
     restart: Count
     local: Word
     supervisor_pid: Count
@@ -94,7 +96,8 @@ class RestartJson(TypedDict, total=False):
 
 
 class ProgressJson(TypedDict):
-    """How far a rank came, as its supervisor saw it."""
+    """How far a rank came, as its supervisor saw it. no_state, no_checkpoint: why a capsule of it can start at none,
+    empty where it can."""
 
     moment: MomentText
     collectives: Count
@@ -103,6 +106,8 @@ class ProgressJson(TypedDict):
     payload_bytes: Count
     lost: str
     word: str
+    no_state: NotRequired[str]
+    no_checkpoint: NotRequired[str]
 
 
 class BeatJson(TypedDict, total=False):

@@ -116,7 +116,7 @@ class AmongNodes:
         self._elsewhere = DelaysElsewhere(self.name, KnownNodes(RunFolder(member.run.path), member.node.restart))
         self._requests = RequestAnswers(member.run, member.node, tell)
         self._publisher = None if member.run.local is None else Publisher(member.run, member.node, member.heart, tell)
-        self._progress = RankProgress()
+        self._progress = RankProgress(member.run)
         self._living: tuple[list[str], list[str]] = [], []
         self._told_s = 0.0
 

@@ -18,6 +18,9 @@ from tiny_log import TinyLog, write_training
 
 from prismdbg.capsule import layout
 from prismdbg.capsule.capsule_dir import Capsule
+from prismdbg.capsule.log.follower import LogFollower
+from prismdbg.capsule.log.format import Kind
+from prismdbg.capsule.log.notes import NO_STATE
 from prismdbg.capsule.manifest import Origin
 from prismdbg.cli import main
 from prismdbg.cli.exit_codes import ExitCode
@@ -26,6 +29,7 @@ from prismdbg.jobs.capture import requests
 from prismdbg.jobs.capture.capture import CaptureRequest, capture
 from prismdbg.jobs.capture.reach import reach_of_ranks
 from prismdbg.jobs.capture.requests import requests_in
+from prismdbg.jobs.record.rank_progress import RankProgress
 from prismdbg.jobs.storage.gather import gather
 from prismdbg.jobs.storage.job_nodes import SILENT_S
 from prismdbg.jobs.storage.run_folder import RunFolder, write_json
@@ -215,3 +219,83 @@ def test_a_snapshot_that_the_log_no_longer_reaches_back_to_is_none(run: RunFolde
         taken(run, tmp_path / "mine")
     (reach,) = reach_of_ranks(run)
     assert reach.state.startswith("none can be used: the log no longer reaches back to those")
+
+
+NO_SNAPSHOT = "no snapshot yet: the program registered no state"
+
+
+def told(run: RunFolder, folder: Path) -> dict[str, Any]:
+    """What the supervisor of the node tells of the rank whose log is in `folder`, and of its state snapshots."""
+    progress = RankProgress(RunFolder(run.path, folder.parent.parent))
+    for event in LogFollower(folder).poll():
+        progress.feed(folder.name, event)
+    return progress.to_json([folder], at_once=True)[folder.name]
+
+
+def keep_log_on_node(run: RunFolder) -> TinyLog:
+    """RUN has nothing of it."""
+    local = run.path.parent / "prismdbg-x"
+    (run.nodes / "n2" / "node.json").write_text(json.dumps({"local": str(local)}))
+    log = TinyLog(local / "ranks" / "0")
+    shutil.move(run.states, local / "states")
+    return log
+
+
+def tell(run: RunFolder, folder: Path) -> None:
+    (run.nodes / "n2.beat.json").write_text(json.dumps({"beat": 2, "progress": {"0": told(run, folder)}}))
+
+
+@pytest.mark.parametrize(
+    ("backend", "why"),
+    [("nccl", "it has an NCCL communicator"), ("cpu:gloo,cuda:nccl", "may have an NCCL communicator"), ("gloo", "")],
+)
+def test_of_a_log_that_a_node_keeps_the_node_tells_why_there_is_no_checkpoint(
+    backend: str, why: str, run: RunFolder
+) -> None:
+    log = keep_log_on_node(run)
+    group = {"name": "0", "ranks": [0, 1], "desc": "default_pg", "backend": backend}
+    log.append(Kind.GROUP, json.dumps(group).encode())
+    log.complete(log.issue(0, 1))
+    tell(run, log.folder)
+    (reach,) = reach_of_ranks(run)
+    assert why in reach.checkpoint and bool(reach.checkpoint) is bool(why) and reach.checked_there
+
+
+def test_of_a_log_that_a_node_keeps_the_node_tells_why_there_is_no_snapshot(run: RunFolder) -> None:
+    log = keep_log_on_node(run)
+    log.complete(log.issue(0, 1))
+    tell(run, log.folder)
+    (reach,) = reach_of_ranks(run)
+    assert reach.state == "", "one is kept, and the log reaches back to it"
+    shutil.rmtree(run.path.parent / "prismdbg-x" / "states")
+    tell(run, log.folder)
+    (reach,) = reach_of_ranks(run)
+    assert reach.state.startswith(NO_SNAPSHOT)
+    log.note(NO_STATE, text="a DDP module has static_graph")
+    tell(run, log.folder)
+    (reach,) = reach_of_ranks(run)
+    assert reach.state == "no snapshot, and no further ones are taken: a DDP module has static_graph"
+    (run.nodes / "n2.beat.json").write_text('{"beat": 3}')
+    (reach,) = reach_of_ranks(run)
+    assert reach.state.startswith(NO_SNAPSHOT), "it has just begun: nothing is told of it so far"
+
+
+def test_a_damaged_snapshot_is_why_there_is_none(run: RunFolder) -> None:
+    log = keep_log_on_node(run)
+    log.complete(log.issue(0, 1))
+    (run.path.parent / "prismdbg-x" / "states" / "0" / "0" / "state.json").write_text("{")
+    tell(run, log.folder)
+    (reach,) = reach_of_ranks(run)
+    assert "state.json" in reach.state
+
+
+def test_why_no_further_snapshots_are_taken_is_said_of_a_rank_of_this_node(run: RunFolder) -> None:
+    shutil.rmtree(run.states)
+    shutil.rmtree(run.ranks / "0")
+    log = TinyLog(run.ranks / "0")
+    describe(run, "another host")
+    log.complete(log.issue(0, 1))
+    log.note(NO_STATE, text="a DDP module has static_graph")
+    end(run)
+    (reach,) = reach_of_ranks(run)
+    assert reach.state.endswith("are taken: a DDP module has static_graph")

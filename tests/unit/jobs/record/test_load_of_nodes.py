@@ -175,7 +175,7 @@ def test_the_sizes_of_a_log_are_looked_up_while_it_grows_and_not_each_second(
 ) -> None:
     now_s = 1000.0
     monkeypatch.setattr(rank_progress, "time", SimpleNamespace(monotonic=lambda: now_s))
-    log, progress = write_training(tmp_path / "0"), RankProgress()
+    log, progress = write_training(tmp_path / "0"), RankProgress(RunFolder(tmp_path))
 
     def told(*, at_once: bool = False) -> tuple[int, bool]:
         with asked.of(tmp_path) as names:

@@ -8,13 +8,15 @@ from tiny_log import TinyLog
 
 from prismdbg.capsule.log.follower import LogFollower
 from prismdbg.jobs.record.rank_progress import RankProgress
+from prismdbg.jobs.storage.run_folder import RunFolder
 
 
 class Told:
     """The word of one rank after what its log has so far."""
 
     def __init__(self, folder: Path) -> None:
-        self.log, self._follower, self._progress = TinyLog(folder), LogFollower(folder), RankProgress()
+        self.log, self._follower = TinyLog(folder), LogFollower(folder)
+        self._progress = RankProgress(RunFolder(folder.parent))
         self.log.group("0", (0, 1), "default_pg")
 
     def word(self) -> str:
