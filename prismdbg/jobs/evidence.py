@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
-from shlex import quote
 from typing import Any
 
 from prismdbg.capsule import layout
@@ -495,7 +494,7 @@ def _not_here(run: RunFolder, nodes: Sequence[NodeState], unanswered: Sequence[s
         if node.damage:
             yield f"node {node.name}: {node.damage}"
         if node.left and not node.visible:
-            yield f"{node.left}: run `prismdbg publish {quote(str(run.path))}` there"
+            yield node.left_line(run.path)
     for name in unanswered:
         yield f"the logs of node {name} in RUN may be out of date: the node did not copy them when requested"
 

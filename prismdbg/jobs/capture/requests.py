@@ -198,20 +198,21 @@ def state_of(run: RunFolder, folder: Path) -> NodeState:
 
 def refuse_lost(folder: Path, node: NodeState) -> None:
     """`RankLost` where the supervisor of its node has ended or is lost."""
-    kept = f"; its recorded data is on that node, in {node.local}" if node.local else ""
+    verb, gone = ("was", ", which is gone") if node.is_gone else ("is", "")
+    kept = f"; its recorded data {verb} on that node, in {node.local}{gone}" if node.local else ""
     command = f"`prismdbg publish {quote(str(folder.parent.parent))}`"
     publish = f"run {command} on node {node.name} when its ranks have ended, then capture it again"
     if node.silent_s is None:
         raise RankLost(
             f"rank {folder.name} has ended, and so has its part of the job on node {node.name}{kept}",
-            hint=publish if kept else ENDED_HINT,
+            hint=ENDED_HINT if node.is_gone or not kept else publish,
         )
     if node.is_lost:
         at_once = f"run the capture on node {node.name} if it is still there, or capture a rank of another node"
         raise RankLost(
             f"rank {folder.name} runs on node {node.name}, whose supervisor has given no heartbeat for "
             f"{node.silent_s:.0f} s{kept}",
-            hint=publish if kept else at_once,
+            hint=at_once if node.is_gone or not kept else publish,
         )
 
 

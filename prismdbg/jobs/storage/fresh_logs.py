@@ -24,6 +24,7 @@ ANSWER_BOUND_S = 20.0
 TOLD_AFTER_S = 1.0
 POLL_S = 0.1
 _ASKED = "publish.json"
+_HINT = "run `prismdbg publish RUN` on the nodes named"
 
 Say = Callable[[str], None]
 
@@ -81,7 +82,7 @@ def log_folders(run: RunFolder, nodes: Sequence[NodeState]) -> list[Path]:
 
 def publish_left(run: RunFolder, say: Say) -> int:
     """Copies what lies in folders of this machine into RUN, of nodes whose supervisors no longer do it. How many nodes
-    that were; `UsageError` where RUN misses nothing, `FacilityError` where what it misses is elsewhere."""
+    that were; `UsageError` where RUN misses nothing, `FacilityError` where what it misses is elsewhere or lost."""
     states = {state.name: state for state in node_states(run)}
     missing = [node for node in node_folders(run) if node.local is not None]
     if not missing:
@@ -95,9 +96,11 @@ def publish_left(run: RunFolder, say: Say) -> int:
             _publish(run, node, say)
             done += 1
         else:
-            say(f"node {node.name}: {state.left or 'its logs'} are not on this machine: run the same command there")
+            say(f"node {node.name}: {state.left_line(run.path)}")
     if not done:
-        raise FacilityError(f"no log was copied into {run.path}", hint="run `prismdbg publish RUN` on the nodes named")
+        are_gone = all(states[node.name].is_gone for node in missing)
+        hint = "run `prismdbg why RUN`, which reads what was copied before" if are_gone else _HINT
+        raise FacilityError(f"no log was copied into {run.path}", hint=hint)
     return done
 
 

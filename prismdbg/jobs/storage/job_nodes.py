@@ -7,12 +7,14 @@ Nothing here is mapped or locked; what is published is renamed to its place.
 from __future__ import annotations
 
 import contextlib
+import platform
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+from shlex import quote
 from types import MappingProxyType
 from typing import Any, TypedDict, TypeVar
 
@@ -24,6 +26,7 @@ from prismdbg.jobs.storage.local_logs import LocalFolder
 from prismdbg.jobs.storage.run_files import KINDS
 from prismdbg.jobs.storage.run_folder import RunFolder, attempt_of, rank_of, read_if_whole, read_json
 from prismdbg.model.durations import duration
+from prismdbg.settings.boot import boot_id
 
 SILENT_S = 10.0  # without a heartbeat, and a supervisor counts as gone
 _JOB = "job.json"
@@ -98,8 +101,9 @@ class NodeState:
     """`silent_s`: since its last heartbeat; None where it is over. `exit_code`: of its part of the job, if that has
     ended and its supervisor has seen it; else `end` says how it was over. ranks: log folders; gone: those whose
     processes were, when its heart beat last. local: where on the node its ranks' logs are, empty where they are in RUN;
-    visible: that it is this machine, and they can be read there; progress: how far its ranks were at its last
-    heartbeat; damage: which of its files cannot be read, and why."""
+    visible: that it is this machine, and they can be read there; is_gone: that it is, and they are not there any more;
+    is_inside: that it is, but they may be there for others, such as a container; progress: how far its ranks were at
+    its last heartbeat; damage: which of its files cannot be read, and why."""
 
     name: str
     ranks: tuple[str, ...]
@@ -110,6 +114,8 @@ class NodeState:
     gone: frozenset[str] = frozenset()
     local: str = ""
     visible: bool = False
+    is_gone: bool = False
+    is_inside: bool = False
     progress: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     damage: str = ""
 
@@ -120,7 +126,15 @@ class NodeState:
         if not self.local or (self.silent_s is not None and not self.is_lost):
             return ""
         ranks = ", ".join(f"rank {name}" for name in self.ranks) or "its ranks"
-        return f"the logs of {ranks} are on node {self.name}, in {self.local}"
+        return f"the logs of {ranks} {'were' if self.is_gone else 'are'} on node {self.name}, in {self.local}"
+
+    def left_line(self, run: Path) -> str:
+        """The same and what to do, where there is something left."""
+        lost, command = f"what was not copied into {run} is lost", f"run `prismdbg publish {quote(str(run))}`"
+        if self.is_gone:
+            return f"{self.left}, which is gone: {lost}"
+        where = "in the container or the job that has this folder; if it has ended," if self.is_inside else "there"
+        return f"{self.left}: {command} {where}" + (f" {lost}" if self.is_inside else "")
 
     def logs_of(self, folder: Path) -> Path:
         """Where the log of a rank of it can be read from here. `folder`: in RUN."""
@@ -296,6 +310,7 @@ def _state(run: RunFolder, node: NodeFolder, ranks: Sequence[str], now_s: float,
     silent_s = None if end or "exit_code" in supervisor else quiet_s
     writes = silent_s is not None and silent_s > SILENT_S and not node.published.exists()  # to publish writes logs, too
     is_visible = local is not None and local.is_of(run.path, node.name)
+    is_gone, is_inside = _unseen(node, local)
     logs = local.ranks if local is not None and is_visible else run.ranks
     return NodeState(
         name=node.name,
@@ -307,9 +322,31 @@ def _state(run: RunFolder, node: NodeFolder, ranks: Sequence[str], now_s: float,
         gone=frozenset(beat.get("gone", ())),
         local=str(local.path) if local is not None else "",
         visible=is_visible,
+        is_gone=is_gone,
+        is_inside=is_inside,
         progress=beat.get("progress", {}),
         damage="; ".join(damage),
     )
+
+
+def _unseen(node: NodeFolder, local: LocalFolder | None) -> tuple[bool, bool]:
+    """Of a folder that this machine should have, and that does not exist here: whether it is gone, and else whether it
+    may be there in another mount namespace."""
+    about = read_if_whole(node.about)
+    if local is None or about.get("host") != platform.node() or not _is_missing(local.path):
+        return False, False
+    is_this_boot = about.get("boot_id", boot_id()) == boot_id()
+    is_inside = is_this_boot and about.get("namespaces", {}).get("mnt") != Path("/proc/self/ns/mnt").stat().st_ino
+    return not is_inside, is_inside
+
+
+def _is_missing(path: Path) -> bool:
+    """Not if it cannot be looked up: it may be another user's."""
+    try:
+        path.lstat()
+    except OSError as error:
+        return isinstance(error, FileNotFoundError)
+    return False
 
 
 def _if_whole(ask: Callable[[], T], otherwise: T, damage: list[str]) -> T:

@@ -297,7 +297,7 @@ def report(
     lines.append(f"{path}: {ranks}, {counted(collectives, 'collective')}, {size(disk_bytes(path))}")
     lines += [f"rank {s.name}: {s.lost}" for s in states if s.lost]
     lines += [node.text for node in nodes]
-    lines += [f"{node.left}: run `prismdbg publish {quote(str(path))}` there" for node in nodes if node.left]
+    lines += [node.left_line(path) for node in nodes if node.left]
     if (emulated := read_emulated(run)) is not None:
         return [*lines, *_emulated(path, emulated, states)]
     supervisor = supervisor_report(run)

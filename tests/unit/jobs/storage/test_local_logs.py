@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import platform
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,7 +16,8 @@ from tiny_log import TinyLog
 from prismdbg.capsule.log.reader import read_log
 from prismdbg.cli import main
 from prismdbg.cli.terminal import long_work
-from prismdbg.errors import FacilityError, UsageError
+from prismdbg.errors import FacilityError, RankLost, UsageError
+from prismdbg.jobs.capture.requests import refuse_lost
 from prismdbg.jobs.storage import fresh_logs, local_logs
 from prismdbg.jobs.storage.fresh_logs import ask_for_logs, publish_left
 from prismdbg.jobs.storage.inventory import remove
@@ -27,6 +29,7 @@ from prismdbg.log import joining
 from prismdbg.log.columns import read_columns
 from prismdbg.log.folding import fold
 from prismdbg.log.summary import summarize
+from prismdbg.settings.boot import boot_id
 from prismdbg.telemetry.file_format import segment_name
 
 
@@ -377,6 +380,50 @@ def test_a_folder_that_does_not_say_that_it_is_ours_is_left_alone(
     with pytest.raises(FacilityError, match="no log was copied"):
         publish_left(run, lambda _: None)
     assert local.path.exists() and not run.rank_folders()
+
+
+HERE = {"host": platform.node(), "boot_id": boot_id(), "namespaces": {"mnt": Path("/proc/self/ns/mnt").stat().st_ino}}
+GONE = "the logs of rank 0 were on node n1, in {local}, which is gone: what was not copied into {run} is lost"
+ELSEWHERE = "the logs of rank 0 are on node n1, in {local}: run `prismdbg publish {run}` there"
+
+INSIDE = (
+    "the logs of rank 0 are on node n1, in {local}: run `prismdbg publish {run}` in the container or the job "
+    "that has this folder; if it has ended, what was not copied into {run} is lost"
+)
+
+
+@pytest.mark.parametrize(
+    ("about", "line"),
+    [
+        ({}, GONE),
+        ({"boot_id": "the one before"}, GONE),
+        ({"host": "n1.cluster"}, ELSEWHERE),
+        ({"namespaces": {"mnt": 7}}, INSIDE),
+    ],
+)
+def test_a_folder_that_went_with_the_job_is_looked_for_nowhere_else(
+    about: dict[str, object],
+    line: str,
+    run: RunFolder,
+    local: LocalFolder,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    write_json(run.nodes / "n1" / "node.json", {"local": str(local.path), **HERE, **about})
+    write_json(run.nodes / "n1" / "supervisor.json", {"exit_code": 0})
+    issue(TinyLog(run.ranks / "0"))
+    write_json(run.ranks / "0" / "rank.json", {"rank": 0, "pid": 1 << 22, "node": "n1", "world_size": 1})
+    local.remove()
+    text = line.format(local=local.path, run=run.path)
+    assert main.run(["publish", str(run.path)]) == 4
+    said = capsys.readouterr().err
+    assert text in said and ("run `prismdbg publish" in said) is (line != GONE), said
+    for command in ("status", "why"):
+        assert main.run([command, str(run.path)]) == 0
+        shown = capsys.readouterr()
+        assert text in " ".join((shown.out + shown.err).split()), shown
+    with pytest.raises(RankLost, match="which is gone" if line == GONE else f"in {local.path}$") as raised:
+        refuse_lost(run.ranks / "0", node_states(run)[0])
+    assert ("publish" in raised.value.hint) is (line != GONE)
 
 
 @pytest.mark.parametrize("force", [False, True])
