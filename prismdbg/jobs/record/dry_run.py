@@ -23,7 +23,7 @@ from prismdbg.jobs.storage.run_folder import RunFolder
 from prismdbg.model.plurals import counted
 from prismdbg.model.sizes import size
 from prismdbg.model.sketch import SIZE_BYTES as SKETCH_BYTES
-from prismdbg.settings.state_folders import ALL_SMALL_BYTES, KEPT
+from prismdbg.settings.state_folders import KEPT
 from prismdbg.telemetry.file_format import MOST_BYTES
 
 _BYTES_PER_COLLECTIVE = 250
@@ -171,19 +171,13 @@ def _disk(request: RecordRequest, ranks: int, free_bytes: int) -> str:
     kinds = {
         "checkpoints": request.policy.checkpoint_every,
         "state snapshots": request.state_every,
-        f"{_prologue(request)} from before its restore point": request.state_every,
+        f"{request.prologue} from before its restore point": request.state_every,
         "memory traces": request.memory,
         f"{size(MOST_BYTES)} of telemetry per node": request.policy.telemetry_ns,
     }
     more = [name for name, taken in kinds.items() if taken]
     besides = ", ".join([*more, "capsules"])
     return f"{most}, besides {besides}; {size(free_bytes)} are free"
-
-
-def _prologue(request: RecordRequest) -> str:
-    if not request.window_bytes:
-        return "all received data"
-    return f"up to {size(request.window_bytes + ALL_SMALL_BYTES)} per rank"
 
 
 def _doubts(request: RecordRequest, ranks: int, free_bytes: int) -> Iterator[str]:

@@ -26,10 +26,13 @@ from prismdbg.jobs.storage.job_nodes import NodeFolder, node_states
 from prismdbg.jobs.storage.run_folder import RunFolder, cannot_be_made, describe_run, write_json
 from prismdbg.jobs.storage.run_report import report, report_of_node
 from prismdbg.model import user_code
+from prismdbg.model.sizes import size
 from prismdbg.settings.process_identity import this_process
 from prismdbg.settings.rank_config import RANK_MEMORY, Mode, RankConfig
+from prismdbg.settings.state_folders import ALL_SMALL_BYTES, KEPT
 
 NOT_STARTED = 127  # as a shell says it
+STATES_AT_ONCE = KEPT + 1  # one is written before the oldest goes
 
 
 # Of glibc (mallopt(3), M_PERTURB): memory is filled with the complement of this byte when it is allocated.
@@ -70,6 +73,13 @@ class RecordRequest:
         log_bytes = self.policy.log_bytes * (PINNED if is_pinned else 1)
         return log_bytes + (self.window_bytes if self.keeps_received else 0)
 
+    @property
+    def prologue(self) -> str:
+        """How much of what a rank receives before its restore point is kept for state snapshots."""
+        if not self.window_bytes:
+            return "all received data"
+        return f"up to {size(self.window_bytes + ALL_SMALL_BYTES)} per rank"
+
 
 def record(request: RecordRequest, say: Say) -> int:
     """Runs the job to its end; its exit code is the answer."""
@@ -78,6 +88,11 @@ def record(request: RecordRequest, say: Say) -> int:
         return _record_among_others(request, shared, if_possible(say))
     was_there = request.output.exists()
     run = prepare(request)
+    with local_storage.kept_if_local(run.path):
+        return _record_alone(request, run, was_there, say)
+
+
+def _record_alone(request: RecordRequest, run: RunFolder, was_there: bool, say: Say) -> int:
     environment = _environment(request, run.inject, run.config)
     sockets = RankConfig.load(run.config).socket_dir
     try:
@@ -103,7 +118,8 @@ def home_of(request: RecordRequest) -> Path | None:
     shared = _shared(request)
     if shared is None or (shared.supervisors == 1 and not request.local):
         return None
-    return local_storage.chosen(request.local, request.output.resolve(), os.environ)
+    has_states = request.state_every > 0
+    return local_storage.chosen(request.local, request.output.resolve(), os.environ, has_states=has_states)
 
 
 def _shared(request: RecordRequest) -> SharedJob | None:
@@ -124,6 +140,7 @@ def _record_among_others(request: RecordRequest, shared: SharedJob, say: Say) ->
     sockets = make_socket_dir()
     try:
         with enter(request.output, shared, say) as member, contextlib.ExitStack() as held:
+            held.enter_context(local_storage.kept_if_local(member.run.path))
             if below is not None:
                 run = local_storage.made(below, member.run, member.node)
                 held.enter_context(local_storage.kept(run.home))
@@ -178,13 +195,21 @@ def _watch_among_others(request: RecordRequest, member: Member, job: subprocess.
         others = "" if member.made else ", which another supervisor has made"
         say(f"recording into {request.output}{others}, as node {member.node.name}")
         if member.run.local is not None:
-            say(local_storage.said(member.run.local, request.most_bytes))
+            say(where_ranks_write(request, member.run.local))
         supervisor = Supervisor(member.run, request.policy, job, say, member)
         return supervisor.watch(lambda: _finish(member.run, request.output, say, member.node))
     except (KeyboardInterrupt, SystemExit):  # before signals were passed on
         job.terminate()
         job.wait()
         raise
+
+
+def where_ranks_write(request: RecordRequest, local: Path) -> str:
+    """A line on the folder of this node: how much memory it may take, if it is in memory."""
+    states = f"{STATES_AT_ONCE} of each rank at once, and {request.prologue} from before its restore point"
+    return local_storage.said(
+        local, request.most_bytes, f" besides state snapshots, up to {states}" if request.state_every else ""
+    )
 
 
 def _not_started(first: str, why: str) -> UsageError:

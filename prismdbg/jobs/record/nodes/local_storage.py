@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 
-from prismdbg.capsule.partial import lock
 from prismdbg.errors import UsageError
 from prismdbg.jobs.storage.job_nodes import NodeFolder
 from prismdbg.jobs.storage.local_logs import PREFIX, LocalFolder
@@ -22,13 +22,15 @@ LEAST_FREE_BYTES = 1 << 30
 _SHARED_MEMORY = Path("/dev/shm")
 
 
-def chosen(asked: str, run: Path, environment: Mapping[str, str]) -> Path | None:
+def chosen(asked: str, run: Path, environment: Mapping[str, str], *, has_states: bool = False) -> Path | None:
     """Below which folder; None where the ranks write into RUN. asked: by the user, a folder or `none`; empty: a folder
-    of this node if RUN lies on a file server."""
+    of this node if RUN lies on a file server, not in memory if `has_states`: the training state of all ranks of the
+    node, several times."""
     if asked == NONE or (not asked and is_local(run)):
         return None
     if not asked:
-        return next(iter(sorted(_usable(environment), key=is_memory)), None)
+        found = [folder for folder in _usable(environment) if not (has_states and is_memory(folder))]
+        return next(iter(sorted(found, key=is_memory)), None)
     folder = Path(asked).absolute()
     if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
         why = "permission denied" if folder.is_dir() else "no such directory"
@@ -62,14 +64,19 @@ def kept(folder: Path) -> Iterator[None]:
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         with suppress(OSError):  # a file system without locks
-            lock(descriptor)
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)  # others of this job may have it, too
         yield
     finally:
         os.close(descriptor)
 
 
-def said(local: Path, most_bytes: int) -> str:
-    """most_bytes: of one rank, 0 where nothing bounds it."""
+def kept_if_local(run: Path) -> AbstractContextManager[None]:
+    """The same for RUN. Of a file server nobody asks a lock."""
+    return kept(run) if is_local(run) else nullcontext()
+
+
+def said(local: Path, most_bytes: int, besides: str) -> str:
+    """most_bytes: of one rank, 0 where nothing bounds it; besides: what else goes there."""
     most = f"up to {size(most_bytes)} per rank" if most_bytes else "as much as the job writes"
-    memory = f"; this is memory, {most}" if is_memory(local) else ""
+    memory = f"; this is memory, {most}{besides}" if is_memory(local) else ""
     return f"ranks of this node write into {local}{memory}; their logs are copied at incidents and at the end"

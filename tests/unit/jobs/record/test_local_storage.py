@@ -39,22 +39,60 @@ def test_of_a_run_on_a_server_a_disk_comes_before_memory(
     assert chosen("", on_a_server, {}) is None
 
 
+def test_state_snapshots_go_into_memory_only_where_the_user_wants_it(
+    on_a_server: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are as large as what the job trains, several of each rank: the node has no room for them."""
+    monkeypatch.setattr(local_storage, "is_memory", lambda folder: True)
+    assert chosen("", on_a_server, {}, has_states=True) is None
+    assert chosen(str(tmp_path), on_a_server, {}, has_states=True) == tmp_path
+    monkeypatch.setattr(local_storage, "is_memory", lambda folder: folder != tmp_path)
+    assert chosen("", on_a_server, {"TMPDIR": str(tmp_path)}, has_states=True) == tmp_path
+
+
+@pytest.mark.parametrize(
+    ("state_every", "bound"),
+    [
+        (0, "; this is memory, up to 64.0 MiB per rank;"),
+        (5, "; this is memory, up to 4.1 GiB per rank besides state snapshots, up to 3 of each rank at once, and up to "
+            "4.2 GiB per rank from before its restore point;"),
+    ],
+)  # fmt: skip
+def test_of_memory_all_that_goes_there_is_said(state_every: int, bound: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local_storage, "is_memory", lambda folder: True)
+    policy = Policy(log_bytes=64 << 20)
+    request = RecordRequest(output=Path("run"), command=("true",), state_every=state_every, policy=policy)
+    assert bound in record.where_ranks_write(request, Path("/memory/prismdbg-x"))
+
+
 def test_a_folder_that_cannot_be_written_to_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no such directory"):
         chosen(str(tmp_path / "none"), tmp_path, {})
 
 
-def test_the_folder_of_a_job_that_runs_is_locked(tmp_path: Path) -> None:
+LOCKS = (
+    "import fcntl, glob, os, sys\n"
+    "(folder,) = glob.glob(sys.argv[1])\n"
+    "try: fcntl.flock(os.open(folder, os.O_RDONLY | os.O_DIRECTORY), fcntl.LOCK_EX | fcntl.LOCK_NB)\n"
+    "except BlockingIOError: sys.exit(7)\n"
+)
+
+
+@pytest.mark.parametrize(("is_local", "locked"), [(True, "local/prismdbg-*"), (True, "run"), (False, "run")])
+def test_the_folders_of_a_job_that_runs_are_locked(is_local: bool, locked: str, tmp_path: Path) -> None:
     """systemd-tmpfiles leaves out what it cannot lock, and removes what nobody has touched for days."""
     below = tmp_path / "local"
     below.mkdir()
-    program = (
-        "import fcntl, glob, os, sys\n"
-        f"(folder,) = glob.glob({str(below / 'prismdbg-*')!r})\n"
-        "try: fcntl.flock(os.open(folder, os.O_RDONLY | os.O_DIRECTORY), fcntl.LOCK_EX | fcntl.LOCK_NB)\n"
-        "except BlockingIOError: sys.exit(7)\n"
-    )
-    command = (sys.executable, "-c", program)
-    request = RecordRequest(output=tmp_path / "run", command=command, local=str(below), policy=Policy())
+    command = (sys.executable, "-c", LOCKS, str(tmp_path / locked))
+    local = str(below) if is_local else ""
+    request = RecordRequest(output=tmp_path / "run", command=command, local=local, policy=Policy())
     assert record.record(request, print) == 7
     assert list(below.iterdir()) == []
+
+
+def test_a_run_on_a_file_server_is_not_locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its clients would have to ask the server for that."""
+    monkeypatch.setattr(local_storage, "is_local", lambda folder: False)
+    command = (sys.executable, "-c", LOCKS, str(tmp_path / "run"))
+    request = RecordRequest(output=tmp_path / "run", command=command, policy=Policy())
+    assert record.record(request, print) == 0
