@@ -72,8 +72,8 @@ types: $(INSTALLED) ## Run mypy: --strict on the program; on the tests, that the
 layers: $(INSTALLED) ## Check the layers: which package may import which (import-linter).
 	$(BIN)/lint-imports
 
-# Integration tests first, in their own order: what is short fills the end.
-WORKERS ?= logical
+# Integration tests first, in their own order: what is short fills the end. One more than there are CPUs: tests also wait.
+WORKERS ?= $(shell echo $$(($$(nproc) + 1)))
 TESTS := $(BIN)/python -m pytest -n $(WORKERS) --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 # Where Python is told to keep no bytecode, each of some thousand processes would compile the same modules anew.

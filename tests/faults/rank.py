@@ -18,6 +18,7 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
+import uncompiled  # noqa: F401
 
 STEPS = 20
 SIGNS, PHASES = Path(sys.argv[1]), int(sys.argv[2])

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 
 import pytest
+import warm_torch
 from chain import INCIDENTS, Taken, prismdbg, recording
 from jobs import EXAMPLES, Ended, forked, run
 from runtime_places import captured, case, daemon, new_session  # noqa: F401  fixtures of several files
@@ -87,7 +86,8 @@ def nan_scores(new_session_folder: Callable[[str], Path]) -> Path:
 
 def _scores(folder: Path, *options: str) -> Path:
     path, script = folder / "scores.f32", INCIDENTS / "nan" / "scores.py"
-    subprocess.run([sys.executable, str(script), "--out", str(path), *options], check=True, timeout=120)
+    ((code, said),) = warm_torch.run([script, "--out", path, *options])
+    assert code == 0, said
     return path
 
 

@@ -22,6 +22,7 @@ from pathlib import Path
 
 import fork_server
 
+ROOT = Path(__file__).resolve().parents[2]
 READ_AT_START = ("PYTHON", "LD_", "LC_", "LANG")
 # What commands import when they are called. Neither torch nor anything that begins a thread is among it.
 IMPORTED = ("capsule", "checkpoint", "cli", "debugger", "diagnosis", "jobs", "log", "memory", "render", "runtime")
@@ -36,7 +37,9 @@ def _at_start(environment: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     return tuple(sorted(item for item in environment.items() if item[0].startswith(READ_AT_START)))
 
 
-def run(arguments: Sequence[str], *, env: Mapping[str, str], typed: str, bound_s: float) -> tuple[int, str, str]:
+def run(
+    arguments: Sequence[str], *, env: Mapping[str, str], typed: str = "", bound_s: float, cwd: Path = ROOT
+) -> tuple[int, str, str]:
     """Exit code, standard output and standard error. Raises `subprocess.TimeoutExpired`."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     read, write = os.pipe()
@@ -48,7 +51,7 @@ def run(arguments: Sequence[str], *, env: Mapping[str, str], typed: str, bound_s
         os.fdopen(write, "wb", 0) as stdin,
     ):
         with os.fdopen(read, "rb"):
-            request = json.dumps({"arguments": list(arguments), "environment": dict(env)}).encode()
+            request = json.dumps({"arguments": list(arguments), "environment": dict(env), "cwd": str(cwd)}).encode()
             streams = [read, out.fileno(), err.fileno(), theirs.fileno()]
             socket.send_fds(_server(_at_start(env)), [request], streams)
         theirs.close()
@@ -84,6 +87,7 @@ def _asked(connection: socket.socket) -> list[str]:
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
         os.close(stream)
+    os.chdir(request["cwd"])
     os.environ.clear()
     os.environ.update(request["environment"])
     return list(request["arguments"])

@@ -7,6 +7,7 @@ operators (`tests/bench/sections/predict.py`), and no worse than random forests.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from prismdbg.errors import FacilityError
 from prismdbg.predict.operators.work import Floats
 
 _SEED = 0
+_FEW = 10_000
 
 
 class Forest:
@@ -28,13 +30,23 @@ class Forest:
             ),
             ensemble.ExtraTreesRegressor(n_estimators=60, random_state=_SEED),
         )
-        for model in self._models:
-            model.fit(points, values)
+        with _one_thread(points):
+            for model in self._models:
+                model.fit(points, values)
 
     def at(self, points: Floats) -> Floats:
         """Shape (n,)."""
-        values: Floats = np.mean([model.predict(points) for model in self._models], axis=0)
+        with _one_thread(points):
+            values: Floats = np.mean([model.predict(points) for model in self._models], axis=0)
         return values
+
+
+def _one_thread(points: Floats) -> AbstractContextManager[object]:
+    """Where there are few points. Threads of OpenMP wait for each other once for each tree, and on a busy machine each
+    of these waits takes milliseconds: a hundred times the work."""
+    from threadpoolctl import threadpool_limits  # of scikit-learn's own requirements
+
+    return threadpool_limits(1, "openmp") if len(points) < _FEW else nullcontext()
 
 
 def non_negative(system: Floats, values: Floats) -> Floats:

@@ -13,6 +13,7 @@ import time
 
 import torch
 import torch.distributed as dist
+import uncompiled  # noqa: F401
 
 STEPS = 12
 ASTRAY = 1

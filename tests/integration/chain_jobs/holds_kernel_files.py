@@ -9,6 +9,7 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
+import uncompiled  # noqa: F401
 from torch.nn.parallel import DistributedDataParallel
 
 

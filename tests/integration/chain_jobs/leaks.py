@@ -5,6 +5,7 @@ import sys
 
 import torch
 import torch.distributed as dist
+import uncompiled  # noqa: F401
 from torch.nn.parallel import DistributedDataParallel
 
 

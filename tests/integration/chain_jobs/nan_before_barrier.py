@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 import torch.distributed as dist
+import uncompiled  # noqa: F401
 
 BAD_STEP = 4
 

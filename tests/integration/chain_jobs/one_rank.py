@@ -8,8 +8,8 @@ import time
 from pathlib import Path
 
 import torch
-import torch._dynamo  # the optimizer imports it, in each rank anew
 import torch.distributed as dist
+import uncompiled  # noqa: F401
 
 for attempt in itertools.count():
     while not Path(sys.argv[1], str(attempt)).exists():

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
+import uncompiled  # noqa: F401
 
 LARGE = 32 << 20  # bytes that are hashed before they are sent
 

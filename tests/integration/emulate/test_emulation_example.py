@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
+import warm_commands
+import warm_jobs
 from chain import CLI
 from jobs import ROOT, plain_environment
 
@@ -31,17 +33,12 @@ BOUND_S = 240.0
 
 
 def run(words: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
-    command = [*CLI, *words[1:]] if words[0] == "prismdbg" else words
-    command = [sys.executable if word == "python" else word for word in command]
-    return subprocess.run(
-        list(map(str, command)),
-        cwd=folder,
-        env=plain_environment(),
-        capture_output=True,
-        text=True,
-        timeout=BOUND_S,
-        check=False,
-    )
+    assert words[0] == "prismdbg"
+    env, line = plain_environment(), [sys.executable if word == "python" else word for word in words[1:]]
+    if line[0] == "emulate":
+        return warm_jobs.run([*CLI, *line], env=env, usual=env, cwd=folder, bound_s=BOUND_S)
+    code, out, err = warm_commands.run(line, env=env, bound_s=BOUND_S, cwd=folder)
+    return subprocess.CompletedProcess(line, code, out, err)
 
 
 def commands() -> list[str]:

@@ -4,6 +4,7 @@ import sys
 
 import torch
 import torch.distributed as dist
+import uncompiled  # noqa: F401
 
 if len(sys.argv) > 1:
     dist.init_process_group("gloo", init_method=f"file://{sys.argv[1]}", rank=0, world_size=1)

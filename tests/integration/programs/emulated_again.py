@@ -2,6 +2,7 @@
 
 import torch
 import torch.distributed as dist
+import uncompiled  # noqa: F401
 from torch.nn.parallel import DistributedDataParallel
 
 STEPS = 4

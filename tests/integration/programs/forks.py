@@ -6,6 +6,7 @@ import sys
 
 import torch
 import torch.distributed as dist
+import uncompiled  # noqa: F401
 
 
 def step(weight: torch.Tensor, optimizer: torch.optim.Optimizer) -> None:

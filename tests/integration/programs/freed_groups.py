@@ -4,6 +4,7 @@ import sys
 
 import torch
 import torch.distributed as dist
+import uncompiled  # noqa: F401
 from torch.nn.parallel import DistributedDataParallel
 
 dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)

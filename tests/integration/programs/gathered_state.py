@@ -10,6 +10,7 @@ import sys
 import prismdbg_hooks as prismdbg
 import torch
 import torch.distributed as dist
+import uncompiled  # noqa: F401
 from torch.distributed.fsdp import FullyShardedDataParallel
 
 KIND = sys.argv[1]

@@ -4,6 +4,7 @@ import sys
 
 import torch
 import torch.distributed as dist
+import uncompiled  # noqa: F401
 
 import prismdbg
 

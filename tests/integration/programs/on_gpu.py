@@ -9,6 +9,7 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
+import uncompiled  # noqa: F401
 
 driver = ctypes.CDLL(sys.argv[1])
 device = Path("/dev/nvidia0").open()  # noqa: SIM115

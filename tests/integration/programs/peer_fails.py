@@ -21,6 +21,7 @@ if "uncaught" not in sys.argv:
 
 import torch
 import torch.distributed as dist
+import uncompiled  # noqa: F401
 from torch.nn.parallel import DistributedDataParallel
 
 

@@ -1,6 +1,7 @@
 """A gradient scaler skips the second of four steps: its gradient is not finite."""
 
 import torch
+import uncompiled  # noqa: F401
 
 weight = torch.ones(1, requires_grad=True)
 optimizer = torch.optim.SGD([weight], lr=0.1)

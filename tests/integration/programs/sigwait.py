@@ -4,6 +4,7 @@ import os
 import signal
 
 import torch
+import uncompiled  # noqa: F401
 
 model = torch.nn.Linear(2, 2)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)

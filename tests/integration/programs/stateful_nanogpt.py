@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import torch
 import torch.distributed as dist
+import uncompiled  # noqa: F401
 from data import CORPUS
 from model import GPT, GPTConfig
 from prismdbg_hooks import restore_point

@@ -9,6 +9,7 @@ import torch
 
 class _Compiler(types.ModuleType):
     trace_rules = types.SimpleNamespace(clear_lru_cache=lambda: None)
+    utils = types.SimpleNamespace(get_optimize_ddp_mode=lambda: "ddp_optimizer")
 
     @staticmethod
     def disable(function, *_arguments, **_options):

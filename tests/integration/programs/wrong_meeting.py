@@ -10,6 +10,7 @@ import time
 
 import torch
 import torch.distributed as dist
+import uncompiled  # noqa: F401
 from torch.nn.parallel import DistributedDataParallel
 
 STEPS, WRONG = 50, 5

@@ -4,6 +4,7 @@ import time
 
 import torch
 import torch.distributed as dist
+import uncompiled  # noqa: F401
 
 dist.init_process_group("gloo")
 model = torch.nn.Linear(32, 32)
