@@ -36,6 +36,7 @@ from prismdbg.rank.program.isolation import ours
 from prismdbg.rank.program.not_compiled import not_compiled
 from prismdbg.rank.program.stderr import say
 from prismdbg.rank.recording import ddp_buckets, random_state, restore_point
+from prismdbg.rank.recording.async_saves import AsyncSaves
 from prismdbg.rank.recording.forward_hooks import ForwardHooks
 from prismdbg.rank.recording.fsdp1 import ShardedModules
 from prismdbg.rank.recording.fsdp2 import Gathered, kept_gathered
@@ -84,12 +85,15 @@ class StateSnapshots:
         self._is_late = False  # for an evaluation, or for gathered parameters
         self._doubted = ForwardHooks([], lambda module: None)
         self._sharded = ShardedModules()
+        self._saves = AsyncSaves()
+        self._told_save = False
         config = recording.config
         self._hold = HoldWatch(hold_file(Path(config.home) / STATES, config.node))
 
     def watch(self) -> None:
         """Before the program makes its modules."""
         self._sharded.watch(self.give_up)
+        self._saves.watch()
         ddp_buckets.watch()
 
     def reached(self, objects: Registered) -> None:
@@ -179,7 +183,7 @@ class StateSnapshots:
             self._start_writing()
         if self._pending is not None:  # a whole step went by
             self._missed(self._pending)
-        if step // self._every <= self._taken_at // self._every or self._is_busy:
+        if step // self._every <= self._taken_at // self._every or self._is_busy or self._awaits_save():
             return
         orders = [ddp_buckets.order_of(module) for module in self._ddp_modules]
         buckets = [order for order in orders if order is not None]
@@ -245,6 +249,14 @@ class StateSnapshots:
     def _is_busy(self) -> bool:
         return self._writer is not None and self._writer.is_alive()
 
+    def _awaits_save(self) -> bool:
+        """Whether a snapshot must be taken in a later step, for what a save still issues is in no replay."""
+        awaits = self._saves.any_runs()
+        if awaits and not self._told_save:
+            self._told_save = True
+            self._say("async_save is writing a training checkpoint: the state snapshot is taken when it has ended")
+        return awaits
+
     def _copy(self, pending: _Pending) -> None:
         """The snapshot's place in the log is here."""
         began = time.monotonic_ns()
@@ -263,6 +275,9 @@ class StateSnapshots:
         if self._ended:
             return
         if pending.began_again:  # of two epochs: where the loader stands and what the program counts do not agree
+            self._take_later()
+            return
+        if pending.moment is None and self._awaits_save():  # it was begun since the optimizer's step
             self._take_later()
             return
         if pending.evaluated:
