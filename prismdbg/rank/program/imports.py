@@ -65,3 +65,12 @@ class AfterImport:
             if is_for_the_program(error):
                 raise
             say(f"{self._what} in process {os.getpid()}: {error!r}")
+
+
+def when_imported(name: str, act: Callable[[types.ModuleType], None], what: str) -> None:
+    """Calls `act` with the module, now or once its import is complete. What fails there is said as by `AfterImport`."""
+    finder = AfterImport((name,), lambda _: act(sys.modules[name]), what)
+    if name in sys.modules:
+        finder._tried(lambda: act(sys.modules[name]))
+    else:
+        sys.meta_path.insert(0, finder)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
+from typing import Any
 
-from prismdbg.rank.program.imports import AfterImport
+from prismdbg.rank.program.imports import when_imported
 from prismdbg.rank.recording.instances import Instances
 
 _MODULE = "torch.distributed.fsdp.fully_sharded_data_parallel"
@@ -18,16 +18,13 @@ class ShardedModules:
     def watch(self, failed: Callable[[str], None]) -> None:
         """From now on, or from the import on. `failed` gets why that is not possible."""
 
-        def imported(_: str) -> None:
+        def imported(module: Any) -> None:
             try:
-                self._instances.watch(sys.modules[_MODULE].FullyShardedDataParallel)
+                self._instances.watch(module.FullyShardedDataParallel)
             except Exception as error:
                 failed(f"prismdbg cannot see which modules FullyShardedDataParallel shards: {error!r}")
 
-        if _MODULE in sys.modules:
-            imported(_MODULE)
-        else:
-            sys.meta_path.insert(0, AfterImport((_MODULE,), imported, "FullyShardedDataParallel is not seen"))
+        when_imported(_MODULE, imported, "FullyShardedDataParallel is not seen")
 
     def any(self) -> bool:
         """Whether one that lives has its parameters in parts on several ranks."""

@@ -36,8 +36,10 @@ from prismdbg.rank.program.isolation import ours
 from prismdbg.rank.program.not_compiled import not_compiled
 from prismdbg.rank.program.stderr import say
 from prismdbg.rank.recording import ddp_buckets, random_state, restore_point
+from prismdbg.rank.recording.async_saves import AsyncSaves
 from prismdbg.rank.recording.forward_hooks import ForwardHooks
 from prismdbg.rank.recording.fsdp1 import ShardedModules
+from prismdbg.rank.recording.fsdp2 import Gathered, kept_gathered
 from prismdbg.rank.recording.loader_state import state_of
 from prismdbg.rank.recording.plain_state import Packed, Packer
 from prismdbg.rank.recording.recorder import NO_STEP, Recorder
@@ -54,6 +56,9 @@ if TYPE_CHECKING:
 _TRIED_BYTES = 8 << 20
 _HOLD_LOOK_S = 0.5
 _ADAM = 3  # the parameters, and two more of each
+_MARK = "call prismdbg.step(n) at the top of the loop"
+_GATHERED = f"parameters of fully_shard are gathered before the forward pass that begins a step: {_MARK}"
+_GATHERED_AT_MARK = "parameters of fully_shard are gathered at each prismdbg.step(n): call reshard() before it"
 
 
 class StateSnapshots:
@@ -77,15 +82,18 @@ class StateSnapshots:
         self._told_refusals: set[int | None] = set()  # by errno: each is said once
         self._unwritten: threading.Thread | None = None
         self._at_forward = True
-        self._is_late = False  # for an evaluation
+        self._is_late = False  # for an evaluation, or for gathered parameters
         self._doubted = ForwardHooks([], lambda module: None)
         self._sharded = ShardedModules()
+        self._saves = AsyncSaves()
+        self._told_save = False
         config = recording.config
         self._hold = HoldWatch(hold_file(Path(config.home) / STATES, config.node))
 
     def watch(self) -> None:
         """Before the program makes its modules."""
         self._sharded.watch(self.give_up)
+        self._saves.watch()
         ddp_buckets.watch()
 
     def reached(self, objects: Registered) -> None:
@@ -122,7 +130,7 @@ class StateSnapshots:
                 hint="use fully_shard, or record with --checkpoint-every",
             )
         packer = Packer()
-        with _apart(self._recording.recorder):
+        with suppress(Gathered), _apart(self._recording.recorder):  # gathered: the first snapshot asks
             for name, thing in objects.items():
                 if not _is_position(thing):  # a loader may make its iterator for it, and give that to the program
                     packer.pack(thing.state_dict(), name)
@@ -175,7 +183,7 @@ class StateSnapshots:
             self._start_writing()
         if self._pending is not None:  # a whole step went by
             self._missed(self._pending)
-        if step // self._every <= self._taken_at // self._every or self._is_busy:
+        if step // self._every <= self._taken_at // self._every or self._is_busy or self._awaits_save():
             return
         orders = [ddp_buckets.order_of(module) for module in self._ddp_modules]
         buckets = [order for order in orders if order is not None]
@@ -205,7 +213,7 @@ class StateSnapshots:
         if later := ", ".join(name for name, thing in self._objects.items() if _changes_after_the_optimizer(thing)):
             raise UsageError(
                 f"no registered module is called as such, so nothing shows when {later} is as the next step finds it: "
-                "call prismdbg.step(n) at the top of the loop"
+                f"{_MARK}"
             )
         self._say("no registered module is called as such: state snapshots are taken where the optimizer's step ends")
 
@@ -231,7 +239,7 @@ class StateSnapshots:
     def _doubt(self, name: str) -> None:
         """The step before goes on if there is another forward pass until the first optimizer steps, as in a GAN."""
         modules = self._modules() if self._at_forward else []
-        why = f"optimizer {name} steps after the next forward pass: call prismdbg.step(n) at the top of the loop"
+        why = f"optimizer {name} steps after the next forward pass: {_MARK}"
         self._doubted.remove()
         self._doubted = ForwardHooks(modules, lambda _: self.give_up(why))
         if not modules:  # nothing would show it
@@ -240,6 +248,14 @@ class StateSnapshots:
     @property
     def _is_busy(self) -> bool:
         return self._writer is not None and self._writer.is_alive()
+
+    def _awaits_save(self) -> bool:
+        """Whether a snapshot must be taken in a later step, for what a save still issues is in no replay."""
+        awaits = self._saves.any_runs()
+        if awaits and not self._told_save:
+            self._told_save = True
+            self._say("async_save is writing a training checkpoint: the state snapshot is taken when it has ended")
+        return awaits
 
     def _copy(self, pending: _Pending) -> None:
         """The snapshot's place in the log is here."""
@@ -261,19 +277,17 @@ class StateSnapshots:
         if pending.began_again:  # of two epochs: where the loader stands and what the program counts do not agree
             self._take_later()
             return
-        if pending.evaluated:
-            if self._is_late:
-                raise UsageError(
-                    "the program evaluates between every two steps: call prismdbg.step(n) at the top of the loop"
-                )
-            self._is_late = True
+        if pending.moment is None and self._awaits_save():  # it was begun since the optimizer's step
             self._take_later()
             return
-        self._is_late = False
+        if pending.evaluated:
+            self._postpone(f"the program evaluates between every two steps: {_MARK}")
+            return
         if pending.modules and self._at_forward:
             pending.random_at_forward = random_state.read()
         if pending.moment is None:
             self._copy(pending)
+        self._is_late = False
         self._whole_at = self._taken_at
         snapshot = pending.described(self._prologue_records)
         write = lambda: self._guarded(lambda: self._write_or_skip(snapshot, pending.copied_ns))  # noqa: E731
@@ -286,6 +300,13 @@ class StateSnapshots:
         self._doubted.remove()
         self._writer, self._unwritten = self._unwritten, None
         self._writer.start()
+
+    def _postpone(self, why: str) -> None:
+        """Once: a step later it may be otherwise."""
+        if self._is_late:
+            raise UsageError(why)
+        self._is_late = True
+        self._take_later()
 
     def _take_later(self) -> None:
         """In the next step."""
@@ -370,6 +391,8 @@ class StateSnapshots:
     def _guarded(self, action: Callable[[], None]) -> None:
         try:
             action()
+        except Gathered:
+            self._guarded(lambda: self._postpone(_GATHERED_AT_MARK if COUNTER.by_hand else _GATHERED))
         except Exception as error:
             if is_for_the_program(error):
                 self._leave_out()
@@ -409,10 +432,11 @@ class StateSnapshots:
 
 @contextmanager
 def _apart(recorder: Recorder) -> Iterator[None]:
-    """No collective is issued: other ranks may not be asked for their state, as those that are not recorded."""
+    """No collective is issued, now or by the next step: other ranks may not be asked for their state, as those that are
+    not recorded."""
     recorder.refuse(True)
     try:
-        with ours():
+        with ours(), kept_gathered():
             yield
     finally:
         if recorder.refuse(False):

@@ -24,6 +24,8 @@ import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 from torch.testing._internal.distributed.fake_pg import FakeStore
 from torchdata.nodes import IterableWrapper
@@ -37,6 +39,7 @@ from prismdbg.capsule.state_snapshot import StateSnapshot
 from prismdbg.rank.recording import restore_point, state_snapshots
 from prismdbg.rank.recording.loader_state import state_of
 from prismdbg.rank.recording.state_snapshots import StateSnapshots
+from prismdbg.rank.recording.steps import COUNTER
 from prismdbg.settings.state_folders import states_of
 from prismdbg.settings.state_hold import HoldWatch, hold, hold_file, release
 
@@ -336,6 +339,38 @@ def test_an_evaluation_after_every_step_needs_a_mark(tmp_path: Path, capfd: pyte
         job.evaluate()
     assert "evaluates between every two steps: call prismdbg.step(n) at the top of the loop\n" in capfd.readouterr().err
     assert states_of(job.home) == []
+
+
+@pytest.mark.parametrize(
+    ("by_hand", "told"),
+    [
+        (False, "before the forward pass that begins a step: call prismdbg.step(n) at the top of the loop\n"),
+        (True, "at each prismdbg.step(n): call reshard() before it\n"),
+    ],
+)
+def test_parameters_that_are_gathered_stay_so(
+    by_hand: bool,
+    told: str,
+    tmp_path: Path,
+    group: None,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """The module's next forward pass would gather them again, and so would that of no other rank."""
+    monkeypatch.setattr(COUNTER, "by_hand", by_hand)
+    model = fully_shard(torch.nn.Linear(2, 2))
+    job = Job(tmp_path, 1, model=model, loader=Loader())
+    job.model = model
+    job.snapshots.reached(job.objects)
+    for _ in range(3):
+        model.unshard()
+        job.end_step()
+        job.begin_step()
+        assert not isinstance(model.weight, DTensor)
+    assert f"parameters of fully_shard are gathered {told}" in capfd.readouterr().err
+    assert states_of(job.home) == []
+    model.reshard()
+    assert isinstance(model.weight, DTensor)
 
 
 def test_between_two_marks_a_program_may_evaluate_and_call_what_it_likes(
