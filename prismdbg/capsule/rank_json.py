@@ -110,6 +110,9 @@ _OF_ELASTIC_LAUNCH = "torch.distributed.elastic.multiprocessing.api._wrap"
 _OF_A_RESTORE = ("socket", "inject", "executable")
 
 
+_Process = Annotated[list[Count], at_most(2)]  # PID and start in clock ticks since boot
+
+
 class RankJson(TypedDict, total=False):
     """Everything is checked where it is there; what somebody cannot do without is asked for with `required`."""
 
@@ -129,6 +132,9 @@ class RankJson(TypedDict, total=False):
     node: Word  # of a job with several supervisors: whose rank it is
     started_ticks: Count
     started_ns: Count
+    ancestors: Annotated[list[_Process], few]  # the parent first
+    agent: _Process  # of torchrun, which starts the rank and restarts it
+    worker: _Process  # what the agent started: the rank, or what runs it
     uid: Annotated[int, between(0, MAX_UID)]
     executable: AnyPath  # empty where Python does not know it
     prefix: AnyPath

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,6 @@ from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.incident_traits import TRAITS
 from prismdbg.capsule.log.events import RankLog
 from prismdbg.capsule.manifest import Incident, IncidentKind, Manifest
-from prismdbg.capsule.rank_json import variables_of
 from prismdbg.capsule.stacks import JobStacks, capsule_stacks
 from prismdbg.diagnosis.clocks import clock_offsets, unknown_clocks
 from prismdbg.diagnosis.evidence import Evidence, SeenIncident, SilentNode
@@ -33,6 +32,7 @@ from prismdbg.jobs.record.interruption import (
 from prismdbg.jobs.storage.archive_crypto import NO_KEYS, Keys
 from prismdbg.jobs.storage.emulated_run import read_emulated
 from prismdbg.jobs.storage.fresh_logs import Say, ask_for_logs, log_folders
+from prismdbg.jobs.storage.generations import as_one_attempt, last_generation, meeting_place
 from prismdbg.jobs.storage.inventory import is_recording
 from prismdbg.jobs.storage.job_nodes import SILENT_S, NodeState, node_states, supervisor_report
 from prismdbg.jobs.storage.job_telemetry import AT_ONCE, JobTelemetry
@@ -163,7 +163,7 @@ def _of_run(path: Path, most_bytes: int | None, say: Say, each: Callable[[Path, 
     columns = {rank: columns_of(log) for rank, log in logs.items()} if on_nodes else {}
     clocks, unknown = clock_offsets(columns, on_nodes), unknown_clocks(columns, on_nodes)
     logs = {rank: _by_one_clock(log, clocks.get(on_nodes.get(rank, ""), 0)) for rank, log in logs.items()}
-    supervisor = supervisor_report(run, clocks)
+    supervisor = as_one_attempt(supervisor_report(run, clocks), folders, run.rank_folders())
     if not folders:
         raise _no_log(run, supervisor)
     clock_of = {rank: node if node in unknown else "" for rank, node in on_nodes.items()}
@@ -207,7 +207,7 @@ def _of_run(path: Path, most_bytes: int | None, say: Say, each: Callable[[Path, 
 
 def _folders(run: RunFolder, nodes: Sequence[NodeState]) -> list[Path]:
     found = log_folders(run, nodes)
-    return _of_one_job(_last_attempt(found), found)
+    return _of_one_job(last_generation(found), found)
 
 
 def _newest_of_each(ranks: int, most_bytes: int | None) -> int | None:
@@ -455,7 +455,7 @@ def _gaps(
     if not run.run_json.exists():
         return
     found = run.rank_folders()
-    last = _last_attempt(found)
+    last = last_generation(found)
     if _of_one_job(last, found) != last:
         yield "several jobs ran at the same time: only one of them is diagnosed; give each a RUN of its own"
     elif before := max((attempt_of(folder.name) for folder in found), default=0):
@@ -499,31 +499,16 @@ def _not_here(run: RunFolder, nodes: Sequence[NodeState], unanswered: Sequence[s
         yield f"the logs of node {name} in RUN may be out of date: the node did not copy them when requested"
 
 
-def _last_attempt(folders: Iterable[Path]) -> list[Path]:
-    """A launcher restarts all ranks together: those without a folder of the last attempt were not recorded in it."""
-    attempts: dict[int, list[Path]] = {}
-    for folder in folders:
-        attempts.setdefault(attempt_of(folder.name), []).append(folder)
-    return attempts[max(attempts)] if attempts else []
-
-
 def _of_one_job(attempt: list[Path], found: Sequence[Path]) -> list[Path]:
     """The folders of an attempt, unless jobs ran side by side (two torchruns of a script): their ranks have the same
     numbers and took the folders as they came. Then those of the first one's job, in whatever attempt they are."""
     if len(attempt) == len(found):
         return attempt
-    places = {folder: _meeting_place(folder) for folder in found}
+    places = {folder: meeting_place(folder) for folder in found}
     if len({places[folder] for folder in attempt} - {""}) < 2:
         return attempt
     place = next(places[folder] for folder in attempt if places[folder])
     return list({rank_of(folder): folder for folder in found if places[folder] == place}.values())
-
-
-def _meeting_place(folder: Path) -> str:
-    """Where the ranks of its job found each other; empty where that is not known."""
-    environment = variables_of(read_if_whole(folder / "rank.json"))
-    port = environment.get("MASTER_PORT", "")
-    return f"{environment.get('MASTER_ADDR', '')}:{port}" if port else ""
 
 
 def _read(folder: Path, newest_bytes: int | None = None, newest_rows: int | None = None) -> tuple[RankLog | None, str]:

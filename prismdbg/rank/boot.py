@@ -15,6 +15,7 @@ from prismdbg.model import user_code
 from prismdbg.rank.program import clocks, dates, process_runs
 from prismdbg.rank.program.not_compiled import not_compiled
 from prismdbg.rank.program.stderr import say
+from prismdbg.rank.recording import process_tree
 from prismdbg.rank.recording.backward_pass import BackwardPass
 from prismdbg.rank.recording.inputs import unseeded
 from prismdbg.rank.recording.recorder import Recorder
@@ -62,7 +63,7 @@ def _record(config: RankConfig) -> None:
 
     class Witness:
         def exception(self, report: dict[str, Any], error: BaseException) -> None:
-            if recording.is_open or (_may_be_a_rank() and recording.ensure_open()):
+            if recording.is_open or (_may_be_a_rank(config) and recording.ensure_open()):
                 recording.note("incident", **exceptions.numbered(report))
 
         def end(self, code: int) -> None:
@@ -100,9 +101,10 @@ def _serve(recording: Any, path: Path) -> None:
     serve(recording, path)
 
 
-def _may_be_a_rank() -> bool:
+def _may_be_a_rank(config: RankConfig) -> bool:
     """A launcher raises when its workers do, and a worker of a rank inherits its environment: neither is a rank."""
-    return "RANK" in os.environ and multiprocessing.parent_process() is None
+    is_started_as_one = "RANK" in os.environ and multiprocessing.parent_process() is None
+    return is_started_as_one and not process_tree.has_ranks_below(config)
 
 
 def _in_child(recording: Any) -> None:

@@ -4,8 +4,10 @@ one that goes on and the one that ended last. Of older ones the end of the log s
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from prismdbg.capsule.log import format as fmt
 from prismdbg.capsule.rank_json import variables_of
@@ -18,6 +20,35 @@ KEPT = 2
 END_BYTES = 2 * fmt.EVENT_SEGMENT_BYTES  # what is read of the end of a log is in there, however little the newest has
 
 
+@dataclass(frozen=True, slots=True)
+class _Start:
+    """`job`: as torchrun calls it; empty where torchrun did not start it. count: how often torchrun says that it has
+    restarted it, which it counts only on the node where a rank failed. agent, worker: as in rank.json; empty where that
+    is not known."""
+
+    job: str
+    count: int
+    agent: Sequence[int]
+    worker: Sequence[int]
+
+    @classmethod
+    def of(cls, rank: Mapping[str, Any]) -> _Start:
+        given = variables_of(rank)
+        count = given.get("TORCHELASTIC_RESTART_COUNT", "")
+        job = given.get("TORCHELASTIC_RUN_ID", "") if count.isdecimal() else ""
+        return cls(job, int(count) if job else 0, rank.get("agent", ()), rank.get("worker", ()))
+
+    def restarts(self, earlier: _Start) -> bool:
+        if self.agent and self.agent == earlier.agent:
+            return _began(self.worker) > _began(earlier.worker)
+        return bool(self.job) and self.job == earlier.job and self.count > earlier.count
+
+
+def _began(process: Sequence[int]) -> int:
+    """In clock ticks since boot."""
+    return process[-1] if process else 0
+
+
 class EndedAttempts:
     """Of one supervisor. Capsules hold what they need themselves. `log_bytes`: as in its policy; where nothing of a log
     goes, nothing goes here."""
@@ -26,7 +57,7 @@ class EndedAttempts:
         self._run = run
         self._log_bytes = log_bytes
         self._done: set[str] = set()
-        self._starts: dict[str, tuple[str, int]] = {}
+        self._starts: dict[str, _Start] = {}
 
     def reduce_one(self, folders: Iterable[Path], ended: set[str]) -> None:
         """`ended`: names of folders whose process is gone. One of them at most, for it may take a while. To be called
@@ -51,17 +82,12 @@ class EndedAttempts:
 
     def _restarts_of(self, folder: Path, attempts: Iterable[Path]) -> int:
         """By its launcher. Jobs that a script starts one after the other, or beside each other, have the same ranks."""
-        job, count = self._start(folder)
-        starts = [self._start(other) for other in attempts]
-        return sum(other == job and later > count for other, later in starts) if job else 0
+        start = self._start(folder)
+        return sum(self._start(other).restarts(start) for other in attempts)
 
-    def _start(self, folder: Path) -> tuple[str, int]:
-        """What torchrun calls the job, and how often it has restarted it; empty where torchrun did not start it."""
+    def _start(self, folder: Path) -> _Start:
         if folder.name not in self._starts:
-            given = variables_of(read_if_whole(folder / "rank.json"))
-            count = given.get("TORCHELASTIC_RESTART_COUNT", "")
-            job = given.get("TORCHELASTIC_RUN_ID", "") if count.isdecimal() else ""
-            self._starts[folder.name] = job, int(count) if job else 0
+            self._starts[folder.name] = _Start.of(read_if_whole(folder / "rank.json"))
         return self._starts[folder.name]
 
     def _reduce(self, folder: Path) -> None:

@@ -21,6 +21,7 @@ from typing import Any, TypedDict, TypeVar
 from prismdbg.capsule.checked_json import Word, checked, read
 from prismdbg.errors import CapsuleError
 from prismdbg.jobs.storage.file_system_time import Beats, now_in
+from prismdbg.jobs.storage.generations import last_generation
 from prismdbg.jobs.storage.job_restarts import latest_restart
 from prismdbg.jobs.storage.local_logs import LocalFolder
 from prismdbg.jobs.storage.run_files import KINDS
@@ -416,8 +417,8 @@ def _left(run: RunFolder, reports: Mapping[str, Mapping[str, Any]]) -> set[str]:
     if not told or len(told) == len(reports):
         return set()
     owners = nodes_of_ranks(run)
-    last = max(map(attempt_of, owners), default=0)
-    return told & set(owners.values()) - {owner for folder, owner in owners.items() if attempt_of(folder) == last}
+    last = last_generation([run.ranks / name for name in owners])
+    return told & set(owners.values()) - {owners[folder.name] for folder in last}
 
 
 def _moved(report: dict[str, Any], ahead_ns: int) -> dict[str, Any]:

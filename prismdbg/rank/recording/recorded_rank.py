@@ -34,7 +34,7 @@ from prismdbg.rank.program.interruptions import is_for_the_program
 from prismdbg.rank.program.isolation import is_quiet
 from prismdbg.rank.program.not_compiled import not_compiled
 from prismdbg.rank.program.stderr import say
-from prismdbg.rank.recording import state_hash
+from prismdbg.rank.recording import process_tree, state_hash
 from prismdbg.rank.recording.inputs import clock_reads, seeds, spawned, started_in, tracker_runs
 from prismdbg.rank.recording.inputs.opened_files import OpenedFiles
 from prismdbg.rank.recording.inputs.outcomes import Outcomes
@@ -109,10 +109,15 @@ class Recording:
         self.pid = os.getpid()
         self.rank = _rank_number()
         if self.config.ranks and self.rank not in self.config.ranks:
-            self.lost = "not selected"
-            self.recorder.mode(0)
-            clocks.observe(None)
-            tracer.disarm()
+            self._stay_out("not selected")
+            return
+        if (
+            self.config.mode is Mode.RECORD
+            and (above := process_tree.rank_above(self.config, _world_size())) is not None
+        ):
+            self._stay_out("started by a rank")
+            if self.rank == 0:  # one line of each job is enough
+                say(f"a process that communicates or trains, and was started by rank {above}, is not recorded")
             return
         config = self.config
         claimed = _claim_folder(Path(config.run) / "ranks", self.rank, config.first_attempt)
@@ -153,6 +158,12 @@ class Recording:
             self.note("memory", **self.memory.claim(folder))
         self._listen()
         self._serve(self, socket_path)
+
+    def _stay_out(self, reason: str) -> None:
+        self.lost = reason
+        self.recorder.mode(0)
+        clocks.observe(None)
+        tracer.disarm()
 
     def _told(self, folder: Path) -> dict[str, Any]:
         """What `rank.json` has of some ranks only. From here on what is read from clocks is in the log."""
@@ -325,6 +336,8 @@ def describe_process(rank: int, socket_path: Path, recorder: str) -> dict[str, A
         "boot_id": boot_id(),
         "started_ticks": own_start_ticks(),
         "started_ns": started_ns(),
+        "ancestors": (above := process_tree.ancestors()),
+        **process_tree.launch(above),
         "executable": sys.executable,
         "prefix": sys.prefix,
         "base_prefix": sys.base_prefix,

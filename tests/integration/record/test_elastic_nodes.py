@@ -1,4 +1,5 @@
-"""A job that may shrink (`torchrun --nnodes 1:2`): a node that is told to end is no reason to watch the others less."""
+"""A job whose nodes torchrun restarts one by one, or which may shrink (`torchrun --nnodes 1:2`): a node that is told to
+end is no reason to watch the others less."""
 
 from __future__ import annotations
 
@@ -65,3 +66,18 @@ def test_a_nan_after_a_node_was_told_to_end_and_the_other_went_on_is_captured(tm
         why = stays.prismdbg("why", two.run.path)
         assert why.out.startswith("certain: rank 0 sent the first NaN"), why.out
         assert "told to end" not in why.out, why.out
+
+
+def test_ranks_that_ran_together_are_read_together_whatever_torchrun_counts_on_their_nodes(tmp_path: Path) -> None:
+    folder = tmp_path / "shared" / "starts"
+    folder.mkdir(parents=True)
+    command = torchrun_line(JOBS / "fails_before_it_communicates.py", folder)
+    command.insert(command.index("--nproc-per-node"), "--max-restarts=1")
+    with on_two_nodes(tmp_path, command, "--window", "all") as two:
+        assert two.end() == (0, 0), two.output
+        assert [folder.name for folder in two.run.rank_folders()] == ["0.1", "1.1", "2", "3"], two.output
+        (incident,) = supervisor_report(two.run)["incidents"]
+        assert (incident["kind"], incident["ranks"], incident["node"]) == ("nan", [3], "n2"), incident
+        why = two.nodes[0].prismdbg("why", two.run.path)
+        assert why.out.startswith("certain: rank 3 sent the first NaN"), why.out
+        assert "no log of" not in why.out and "(attempt" not in why.out, why.out

@@ -25,6 +25,7 @@ from prismdbg.jobs.record.nonfinite_watch import MOST_INCIDENTS
 from prismdbg.jobs.record.rank_progress import RankProgress
 from prismdbg.jobs.record.request_answers import RequestAnswers
 from prismdbg.jobs.storage.file_system_time import now_in
+from prismdbg.jobs.storage.generations import last_generation
 from prismdbg.jobs.storage.job_nodes import NodeFolder, node_folders
 from prismdbg.jobs.storage.ranks_alive import RankProcess
 from prismdbg.jobs.storage.run_folder import RunFolder, attempt_of, rank_of, read_if_whole, read_json, write_json
@@ -104,6 +105,7 @@ class AmongNodes:
         self._problem = tell
         self._known: dict[str, bool] = {}  # whether a log folder is of this node
         self._looked_s = 0.0
+        self._attempts: dict[int, int] = {}  # of ranks here, and of the job
         self._decisions = Decisions(
             member.run,
             member.node.name,
@@ -242,12 +244,12 @@ class AmongNodes:
             if not self._may_come_of_an_end(wanted.folder, wanted.time_ns):
                 act(wanted.as_nth(which.number, which.since_step))
 
-        name = _name(attempt_of(wanted.folder), wanted.incident.kind)
+        name = _name(self._attempt(attempt_of(wanted.folder)), wanted.incident.kind)
         self._decisions.propose(name, _key(wanted, raised_inside), act_unless_told, _again(wanted))
 
     def note_over(self, over: IsOver) -> None:
         told = Over(time_ns=over.time_ns, since_step=over.since_step)
-        self._decisions.note_over(_name(over.attempt, over.kind), told)
+        self._decisions.note_over(_name(self._attempt(over.attempt), over.kind), told)
 
     def share_hang(self, stall: Stall, attempt: int, act: Callable[[], None]) -> None:
         """By the supervisor that knows which rank never came, if one does."""
@@ -259,7 +261,24 @@ class AmongNodes:
                 act()
 
         key = 0 if stall.never_came else 1, first.rank
-        self._decisions.propose(f"{attempt}-hang-{first.collective.identity}", key, act_unless_told)
+        self._decisions.propose(f"{self._attempt(attempt)}-hang-{first.collective.identity}", key, act_unless_told)
+
+    def _attempt(self, own: int) -> int:
+        """As the node counts that counts most: all nodes must give an incident the same name. It stays what it was when
+        it was first asked for."""
+        if own not in self._attempts:
+            self._attempts[own] = own
+            with suppress(OSError):
+                self._attempts[own] = self._attempt_of_job(own)
+        return self._attempts[own]
+
+    def _attempt_of_job(self, own: int) -> int:
+        here = {name: self._run.ranks / name for name, is_own in self._known.items() if is_own}
+        found = [here.get(folder.name, folder) for folder in RunFolder(self._run.path).rank_folders()]
+        together = [folder.name for folder in last_generation(found)]
+        if any(name in here and attempt_of(name) == own for name in together):
+            return max(map(attempt_of, together))
+        return own
 
     def made_elsewhere(self) -> int:
         """Capsules of incidents that other supervisors have made."""

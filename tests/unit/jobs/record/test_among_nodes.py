@@ -263,6 +263,33 @@ def test_who_raised_by_itself_comes_before_who_raised_in_a_collective(run: RunFo
     assert captured == ["n2"]
 
 
+def test_ranks_that_ran_together_have_one_failure_whatever_their_nodes_count(run: RunFolder) -> None:
+    """After a restart that torchrun counts on one of them only."""
+    captured: list[str] = []
+    (one, _), (other, _) = supervisor(run, "n1"), supervisor(run, "n2")
+    for name, owner in (("0.1", "n1"), ("1.1", "n1"), ("2", "n2"), ("3", "n2")):
+        log = TinyLog(run.ranks / name, int(name[0]))
+        log.issue(0, 1)
+        about = {"rank": log.rank, "pid": 1, "node": owner, "world_size": 4, "started_ns": 10**18 - 2 * 10**9}
+        write_json(log.folder / "rank.json", about)
+    for supervised in (one, other):
+        supervised.own(at_once=True)
+    raised = replace(wanted(IncidentKind.EXCEPTION, "3", Moment(5, 1)), time_ns=ns_ago(20))
+    followed = replace(wanted(IncidentKind.EXCEPTION, "0.1", Moment(5, 2)), time_ns=ns_ago(19))
+    later = replace(wanted(IncidentKind.LOST, "1.1", Moment(9)), time_ns=ns_ago(1))
+    other.share(raised, False, lambda seen: captured.append(seen.folder))
+    one.share(followed, True, lambda seen: captured.append(seen.folder))
+    for supervised in (one, other, one):
+        supervised.settle()
+    assert captured == ["3"] and not one.has_to_decide and not other.has_to_decide
+    rank(run, "2.1", "n2")
+    other.note_over(IsOver(attempt=0, kind=IncidentKind.EXCEPTION, time_ns=ns_ago(10)))
+    other.settle()
+    one.share(later, None, lambda seen: captured.append(seen.folder))
+    one.settle()
+    assert captured == ["3", "1.1"], "it was outlived, which is said of the same failure also after a restart"
+
+
 def test_a_job_that_was_told_to_end_elsewhere_has_no_incident(run: RunFolder) -> None:
     captured: list[str] = []
     (one, _), other = supervisor(run, "n1"), node(run, "n2")

@@ -36,9 +36,18 @@ def short_segments(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def attempt(
-    run: RunFolder, number: int, *, alive: bool = False, rank: int = 0, job: str = "none", restarted: bool = True
+    run: RunFolder,
+    number: int,
+    *,
+    alive: bool = False,
+    rank: int = 0,
+    job: str = "none",
+    restarted: bool = True,
+    agent: int = 0,
+    worker: int = 0,
 ) -> str:
-    """Each step in a segment of its own. It failed, unless it is alive."""
+    """Each step in a segment of its own. It failed, unless it is alive. agent, worker: when these processes of torchrun
+    began; 0: not known."""
     name = f"{rank}.{number}" if number else str(rank)
     log = TinyLog(run.ranks / name, rank, segment_bytes=SEGMENT_BYTES)
     for step in range(STEPS):
@@ -50,6 +59,7 @@ def attempt(
         log.note("exit", code=1)
     started = {"TORCHELASTIC_RUN_ID": job, "TORCHELASTIC_RESTART_COUNT": str(number if restarted else 0)}
     about = {"rank": rank, "pid": os.getpid() if alive else NO_SUCH_PID, "environment": started}
+    about |= {"agent": [7, agent], "worker": [8, worker]} if agent else {}
     write_json(log.folder / "rank.json", about)
     for path in KEPT:
         file = run.path / path.format(name)
@@ -113,6 +123,35 @@ def test_jobs_of_one_script_are_no_restarts(
     run = RunFolder(tmp_path)
     watch = supervisor(run, job)
     names = [attempt(run, number, alive=number == 3, job=job_of(number), restarted=False) for number in range(4)]
+    look(watch)
+    assert [kept_of(run, name) for name in names] == [KEPT] * 4
+
+
+def test_restarts_that_are_not_counted_on_their_node_are_restarts(tmp_path: Path, job: subprocess.Popen[bytes]) -> None:
+    """torchrun counts them on the node where a rank failed, and gives the others the count that they had."""
+    run = RunFolder(tmp_path)
+    watch = supervisor(run, job)
+    names = [
+        attempt(run, number, alive=number == 3, restarted=False, agent=1, worker=2 + number) for number in range(4)
+    ]
+    look(watch)
+    assert [kept_of(run, name) for name in names] == [set(), set(), KEPT, KEPT]
+
+
+@pytest.mark.parametrize(("agent_of", "worker_of"), [(lambda n: 1 + n, lambda n: 2 + n), (lambda _: 1, lambda _: 2)])
+def test_stages_of_a_script_are_no_restarts_of_torchrun(
+    agent_of: Callable[[int], int],
+    worker_of: Callable[[int], int],
+    tmp_path: Path,
+    job: subprocess.Popen[bytes],
+) -> None:
+    """Each with a torchrun of its own, or all of them in a script that torchrun starts."""
+    run = RunFolder(tmp_path)
+    watch = supervisor(run, job)
+    names = [
+        attempt(run, number, alive=number == 3, restarted=False, agent=agent_of(number), worker=worker_of(number))
+        for number in range(4)
+    ]
     look(watch)
     assert [kept_of(run, name) for name in names] == [KEPT] * 4
 

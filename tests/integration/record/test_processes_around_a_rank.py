@@ -1,0 +1,48 @@
+"""Processes above and below a rank that have its environment, and what a rank does: they are none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from chain import PARTS, prismdbg, recording
+from jobs import forked, plain_environment, torchrun
+
+pytestmark = pytest.mark.job
+
+
+def test_a_process_that_writes_training_checkpoints_is_no_rank(tmp_path: Path) -> None:
+    """It has the variables of its rank, and a process group with those of the other ranks."""
+    command = forked(PARTS / "saves_in_a_process.py", tmp_path / "saved", ranks=2)
+    with recording(command, tmp_path) as job:
+        ended = job.end()
+        assert ended.code == 0, ended.output[-3000:]
+        assert (tmp_path / "saved" / ".metadata").exists()
+        assert [folder.name for folder in job.run.rank_folders()] == ["0", "1"]
+        (incident,) = job.supervisor["incidents"]
+        assert (incident["kind"], incident["ranks"], incident["attempt"]) == ("nan", [1], 0), incident
+        said = prismdbg("why", job.run.path)
+        assert "rank 1 sent the first NaN" in said.out and "attempt" not in said.out, said.out
+        assert ended.output.count("was started by rank 0, is not recorded") == 1, ended.output[-3000:]
+
+
+def test_a_launcher_with_a_rank_in_its_environment_is_no_rank_when_it_raises(tmp_path: Path) -> None:
+    """As in pods of Kubeflow's PyTorchJob: there RANK is the number of the pod."""
+    command = torchrun(PARTS / "incidents.py", "oom", ranks=2)
+    with recording(command, tmp_path, env=plain_environment(RANK="0", WORLD_SIZE="2", GOES_WRONG_AT="3")) as job:
+        ended = job.end()
+        assert ended.code == 1 and "ChildFailedError" in ended.output, ended.output[-3000:]
+        assert [folder.name for folder in job.run.rank_folders()] == ["0", "1"]
+        (incident,) = job.supervisor["incidents"]
+        assert (incident["kind"], incident["ranks"]) == ("oom", [1]), incident
+        said = prismdbg("why", job.run.path)
+        assert "ChildFailedError" not in said.out and "rank 1" in said.out, said.out
+
+
+def test_a_program_that_a_rank_starts_is_no_rank_when_it_raises(tmp_path: Path) -> None:
+    with recording(forked(PARTS / "helper_fails.py", ranks=2), tmp_path) as job:
+        ended = job.end()
+        assert ended.output.count("ValueError: the helper fails") == 2, ended.output[-3000:]
+        assert [folder.name for folder in job.run.rank_folders()] == ["0", "1"]
+        (incident,) = job.supervisor["incidents"]
+        assert incident["text"] == "RuntimeError: the training fails", incident
