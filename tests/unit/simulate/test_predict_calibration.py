@@ -472,6 +472,16 @@ class TestWhatIsSaidOfIt:
         rows = [" ".join(line.split()) for line in "\n".join(calibration_text.lines(measured)).splitlines()]
         assert "2 ranks that compute 1.1 0.0% 0.0% - 1" in rows
 
+    def test_fewer_links_than_ranks_are_said_with_what_they_follow_from(self) -> None:
+        measured = self.measurement(0.0)
+        cluster = measured.calibrated.cluster
+        shared = replace(cluster, tiers=(replace(cluster.tiers[0], node_rate=4 * 10**9),))
+        other = replace(measured, calibrated=replace(measured.calibrated, cluster=shared))
+        note = "node_bandwidth follows from groups with several ranks in a node: no two groups were measured at once"
+        assert note in other.text() and note not in measured.text()
+        assert ", of a node 4 GB/s" in "\n".join(calibration_text.lines(other))
+        assert "of a node" not in calibration_text.lines(measured)[0]
+
     def test_a_busy_machine_is_said_in_the_file_too(self) -> None:
         measured = self.measurement(0.6)
         assert "repeated measurements differ by" in measured.text()
