@@ -28,6 +28,7 @@ def lines(measurement: Measurement) -> list[str]:
     cluster, compared = measurement.calibrated.cluster, measurement.calibrated.compared
     tiers = [
         f"{t.name}: latency {quantities.say_time(t.latency_ns)}, bandwidth {quantities.say_rate(t.rate)}"
+        + (f", of a node {quantities.say_rate(t.node_rate)}" if t.node_rate else "")
         for t in cluster.tiers
     ]
     eager = quantities.say_size(cluster.eager_bytes) if cluster.eager_bytes else "none"
@@ -65,7 +66,12 @@ def values(measurement: Measurement) -> dict[str, Any]:
         "not_measured": dict(measurement.not_measured),
         "factors": {name: _factor_values(fitted) for name, fitted in measurement.factors.items()},
         "tiers": {
-            t.name: {"latency_ns": t.latency_ns, "bytes_per_s": t.rate, "tables": sorted(t.measured)}
+            t.name: {
+                "latency_ns": t.latency_ns,
+                "bytes_per_s": t.rate,
+                "node_bytes_per_s": t.node_rate,
+                "tables": sorted(t.measured),
+            }
             for t in cluster.tiers
         },
         "compared": [

@@ -65,7 +65,7 @@ def _calls(timeline: Timeline) -> Iterator[tuple[Cohort, str, Call, Asked, int]]
 
 class _Links:
     def __init__(self, timeline: Timeline, cluster: ClusterModel) -> None:
-        tiers = (replace(tier, latency_ns=0, node_rate=0, measured={}) for tier in cluster.tiers)
+        tiers = (replace(tier, latency_ns=0, measured={}) for tier in cluster.tiers)
         self._bare = ClusterModel(
             tiers=tuple(tiers), ranks_per_node=cluster.ranks_per_node, algorithms=cluster.algorithms
         )
@@ -88,7 +88,7 @@ class _Links:
         if not all(self._bare.tiers[where.geometries[each].tier].rate for each in np.unique(used).tolist()):
             return None
         times = [
-            collective_ns(self._bare, asked.op, asked.size_bytes, each)
+            collective_ns(self._bare, asked.op, asked.size_bytes, replace(each, sharing=min(each.sharing, 1)))
             if asked.kind == Kind.COLLECTIVE
             else point_to_point_ns(self._bare, asked.size_bytes, each.tier, 0)
             for each in where.geometries

@@ -29,6 +29,7 @@ from tests.bench.sections import (
     overview,
     pause,
     predict,
+    predict_collectives,
     predict_here,
     predict_jobs,
     replay,
@@ -74,6 +75,7 @@ SECTIONS: Mapping[str, tuple[str, Callable[[Settings, Path], Measured]]] = {
     "sweeps": (sweeps.TITLE, sweeps.measure),
     "searches": (searches.TITLE, searches.measure),
     "predict_jobs": (predict_jobs.TITLE, predict_jobs.measure),
+    "predict_collectives": (predict_collectives.TITLE, predict_collectives.measure),
     "predict_here": (predict_here.TITLE, predict_here.measure),
 }
 

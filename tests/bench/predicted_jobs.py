@@ -18,7 +18,7 @@ from prismdbg.predict.model.model import Attention, Model, Norm
 from prismdbg.predict.model.training import Recompute, Training
 from prismdbg.predict.samples.sample_folder import read_folder
 from prismdbg.predict.samples.samples import Phase
-from prismdbg.simulate.cluster.cluster import ClusterModel, Tier
+from prismdbg.simulate.cluster.cluster import Algorithm, Choice, ClusterModel, Tier
 from prismdbg.simulate.cluster.transfer import Geometry, collective_ns
 from prismdbg.simulate.engine.simulate import simulate
 from prismdbg.simulate.graph.entries import Kind
@@ -68,7 +68,8 @@ def operator_times(data: Path) -> OperatorTimes:
 
 @cache
 def node_of_a100(data: Path) -> ClusterModel:
-    """The links of a node by all-reduces of four GPUs: least squares of the relative error. Others are assumed."""
+    """The links of a node by all-reduces of four GPUs, as rings: least squares of the relative error. Others are
+    assumed."""
     samples = read_folder(data / "a100-collectives")["allreduce"]
     at = (samples.columns["nodes"] == 1) & (samples.columns["GPUsPerNode"] == 4)
     size_bytes, time_ns = 2 * samples.columns["shape"][at], samples.times_ns[Phase.WHOLE][at]
@@ -79,7 +80,9 @@ def node_of_a100(data: Path) -> ClusterModel:
     inside = Tier(
         name="nvlink", spans=NODE, latency_ns=round(fixed_ns / rounds), rate=round(1e9 * rounds / 4 / ns_a_byte)
     )
-    return ClusterModel(tiers=(inside, BETWEEN_NODES), ranks_per_node=NODE)
+    return ClusterModel(
+        tiers=(inside, BETWEEN_NODES), ranks_per_node=NODE, algorithms={"default": (Choice(Algorithm.RING),)}
+    )
 
 
 def with_overlap(cluster: ClusterModel, graph: JobGraph, tp: int, channels: int = CHANNELS) -> ClusterModel:

@@ -287,7 +287,7 @@ class SlowSimulation:
             members=len(members),
             tier=self._tier(members),
             nodes=len(set(nodes)),
-            local=max(nodes.count(n) for n in nodes),
+            local=min(nodes.count(n) for n in nodes),
             sharing=sharing,
             beside=beside,
         )

@@ -22,6 +22,8 @@ from prismdbg.simulate.engine.simulate import simulate
 from prismdbg.simulate.graph import graph_file
 from prismdbg.simulate.graph.mesh import Mesh
 
+_PLACES = {"nodes", "GPUsPerNode"}
+
 
 @click.command()
 @click.argument("model", type=click.Path(path_type=Path), metavar="MODEL")
@@ -110,7 +112,10 @@ def command(model: Path, ops: Path, cluster_path: Path, output: Path | None, as_
     training = _training(**trained)
     cluster = cluster_file.read(cluster_path)
     training.check(described)
-    job = modelled_job(described, training, OperatorTimes(read_folder(ops)))
+    samples = read_folder(ops)
+    if collectives := sorted(name for name, each in samples.items() if set(each.columns) >= _PLACES):
+        console.announce(f"{ops}: not used: {', '.join(collectives)}: times of collectives come from {cluster_path}")
+    job = modelled_job(described, training, OperatorTimes(samples))
     timeline = simulate(job.graph, cluster)
     if output is not None:
         with output_file.whole(output) as path:

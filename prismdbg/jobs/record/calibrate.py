@@ -160,11 +160,16 @@ class Measurement:
 
     @property
     def assumed(self) -> list[str]:
-        """What a simulation takes a node to be, and the links between nodes where none was measured."""
+        """What a simulation takes a node to be, and the links between nodes as far as they were not measured."""
         cluster = self.calibrated.cluster
         ranks = f"ranks_per_node: {cluster.ranks_per_node}, the most ranks that were measured on a node"
         links = "links between nodes were not measured: the file has those of one node for them (--nodes measures them)"
-        return [f"{ranks}; change it in the file if a node has more", *([links] if len(cluster.tiers) == 1 else [])]
+        shared = "node_bandwidth follows from groups with several ranks in a node: no two groups were measured at once"
+        return [
+            f"{ranks}; change it in the file if a node has more",
+            *([links] if len(cluster.tiers) == 1 else []),
+            *([shared] if any(tier.node_rate for tier in cluster.tiers) else []),
+        ]
 
     @property
     def unrest(self) -> str:
@@ -337,8 +342,8 @@ def _sample(case: checked_json.Fields, per_node: int) -> Sample:
         members=len(nodes),
         tier=int(len(set(nodes)) > 1),
         nodes=len(set(nodes)),
-        local=max(map(nodes.count, nodes)),
-        sharing=0,
+        local=min(map(nodes.count, nodes)),
+        sharing=int(len(set(nodes)) > 1),
     )
     return Sample(
         op=case.text("op"), where=where, size_bytes=case.integer("size_bytes"), times_ns=case.integers("times_ns")

@@ -113,12 +113,13 @@ def _with_tables(model: ClusterModel, samples: Sequence[Sample]) -> ClusterModel
 
 
 def _curves(samples: Iterable[Sample]) -> tuple[Curve, ...]:
-    by_members: dict[int, dict[int, int]] = {}
-    for sample in sorted(samples, key=lambda s: (s.where.members, s.size_bytes)):
-        by_members.setdefault(sample.where.members, {})[sample.size_bytes] = max(round(sample.time_ns), 1)
+    by_group: dict[tuple[int, int], dict[int, int]] = {}
+    for sample in sorted(samples, key=lambda s: (s.where.members, s.where.nodes, s.size_bytes)):
+        points = by_group.setdefault((sample.where.members, sample.where.nodes), {})
+        points[sample.size_bytes] = max(round(sample.time_ns), 1)
     return tuple(
-        Curve(members=members, sizes_bytes=tuple(points), times_ns=tuple(points.values()))
-        for members, points in by_members.items()
+        Curve(members=members, nodes=nodes, sizes_bytes=tuple(points), times_ns=tuple(points.values()))
+        for (members, nodes), points in by_group.items()
     )
 
 
@@ -136,7 +137,7 @@ def _unseen_ns(model: ClusterModel, sample: Sample) -> float | None:
     """From the sizes below and above, if the operation has a table and these are in it."""
     curves = model.tiers[sample.where.tier].measured.get(sample.op, ())
     for curve in curves:
-        if curve.members != sample.where.members or sample.size_bytes not in curve.sizes_bytes[1:-1]:
+        if not curve.is_of(sample.where) or sample.size_bytes not in curve.sizes_bytes[1:-1]:
             continue
         kept = [(s, t) for s, t in zip(curve.sizes_bytes, curve.times_ns, strict=True) if s != sample.size_bytes]
         less = replace(curve, sizes_bytes=tuple(s for s, _ in kept), times_ns=tuple(t for _, t in kept))

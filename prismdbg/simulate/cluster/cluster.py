@@ -111,11 +111,12 @@ class ClusterModel:
     is_measured: bool = False
     calibration: Calibration | None = None
 
-    def algorithm(self, op: str, size_bytes: int) -> Algorithm:
+    def algorithm(self, op: str, size_bytes: int) -> Algorithm | None:
+        """None where nothing was chosen."""
         for choice in self.algorithms.get(op, ()) or self.algorithms.get("default", ()):
             if choice.up_to_bytes is None or size_bytes <= choice.up_to_bytes:
                 return choice.algorithm
-        return Algorithm.RING
+        return None
 
 
 def ideal() -> ClusterModel:

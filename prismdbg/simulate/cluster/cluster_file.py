@@ -7,12 +7,12 @@ tiers:                                   # from the nearest to the farthest
   fabric: {spans: job, latency: 6 us, bandwidth: 50 GB/s, node_bandwidth: 400 GB/s}
 algorithms:
   all_reduce: [{use: tree, up_to: 256 KiB}, {use: ring}]
-  default: [{use: ring}]
+  default: [{use: ring}]                 # without a choice, all_reduce is the faster of tree and ring
 point_to_point: {eager: 0 B}
 overlap: {compute: 1.0, communication: 1.0}
 contention: {processors: {4: 2.1}, links: {2: 1.8}}   # by ranks that compute, by groups that communicate in a node
 slower: {compute: {617: 1.1, 64-127: 1.02}, links: {8: 2}}
-times: {fabric: {all_reduce: {16: {1 MiB: 95 us, 64 MiB: 2.9 ms}}}}   # measured in groups of 16; they count first
+times: {fabric: {all_reduce: {2x8: {1 MiB: 95 us, 64 MiB: 2.9 ms}}}}  # measured on two nodes of 8; they count first
 calibration: ...                         # written by `prismdbg calibrate` (`calibration_text`)
 """
 
@@ -155,10 +155,15 @@ def _curves(value: Value) -> dict[str, tuple[Curve, ...]]:
     return found
 
 
-def _curve(members: str, value: Value) -> Curve:
-    if not (members.isascii() and members.isdecimal() and len(members) < 9 and int(members) > 1):
+def _curve(group: str, value: Value) -> Curve:
+    """`group`: nodes and ranks in each, as 2x8, or only the number of ranks."""
+    nodes, _, local = group.rpartition("x") if "x" in group else ("0", "", group)
+    counts = [int(part) if part.isascii() and part.isdecimal() and len(part) < 9 else -1 for part in (nodes, local)]
+    members = max(counts[0], 1) * counts[1]
+    if members < 2 or counts[0] < ("x" in group):
         value.fail(
-            f"{members[:40]!r} is not a number of ranks from 2", "give times by ranks of the group, then by size"
+            f"{group[:40]!r} is not a number of ranks from 2",
+            "give times by nodes and ranks in each of them, as in 2x8, then by size",
         )
     points = [(field.named(quantities.size_bytes), field.read(quantities.time_ns)) for field in value.fields().values()]
     sizes_bytes = [size_bytes for size_bytes, _ in points]
@@ -166,7 +171,9 @@ def _curve(members: str, value: Value) -> Curve:
         value.fail("must be times by size, from the smallest to the largest", "write {1 KiB: 80 us, 1 MiB: 1.2 ms}")
     if not all(time_ns for _, time_ns in points):
         value.fail("contains a time of zero", "leave out times that were too short to be measured")
-    return Curve(members=int(members), sizes_bytes=tuple(sizes_bytes), times_ns=tuple(ns for _, ns in points))
+    return Curve(
+        members=members, nodes=counts[0], sizes_bytes=tuple(sizes_bytes), times_ns=tuple(ns for _, ns in points)
+    )
 
 
 def _calibration(value: Value, tiers: tuple[Tier, ...]) -> Calibration:

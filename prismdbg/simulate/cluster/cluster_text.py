@@ -73,7 +73,11 @@ def _times(tiers: Sequence[Tier]) -> Iterator[str]:
             yield f"  {_name(tier.name)}:"
         for op, curves in tier.measured.items():
             yield f"    {op}:"
-            yield from (f"      {curve.members}: {{{_points(curve)}}}" for curve in curves)
+            yield from (f"      {_group(curve)}: {{{_points(curve)}}}" for curve in curves)
+
+
+def _group(curve: Curve) -> str:
+    return f"{curve.nodes}x{curve.members // curve.nodes}" if curve.nodes else str(curve.members)
 
 
 def _points(curve: Curve) -> str:

@@ -1,4 +1,4 @@
-"""Measured times of one collective in groups of one size, by message size. Between two sizes on the straight line:
+"""Measured times of one collective in groups that lie alike, by message size. Between two sizes on the straight line:
 so a latency and a rate go on as they are.
 """
 
@@ -7,16 +7,35 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+
+class Lies(Protocol):
+    """Where a group lies: its ranks, its nodes, and its ranks in each of them."""
+
+    @property
+    def members(self) -> int: ...
+    @property
+    def nodes(self) -> int: ...
+    @property
+    def local(self) -> int: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Curve:
-    """`sizes_bytes` ascend; each has its time, above zero. `members`: ranks of the group."""
+    """`sizes_bytes` ascend; each has its time, above zero. `members`: ranks of the group. nodes: that have equally many
+    of them, 0 where nobody says how many.
+    """
 
     members: int
     sizes_bytes: tuple[int, ...]
     times_ns: tuple[int, ...]
+    nodes: int = 0
+
+    def is_of(self, where: Lies) -> bool:
+        """Also where that cannot be known."""
+        return self.members == where.members and self.nodes in (0, where.nodes)
 
     def time_ns(self, size_bytes: int) -> float:
         """Within what was measured; the nearest end outside of it."""
@@ -35,13 +54,15 @@ class Curve:
         return min(max(size_bytes, self.sizes_bytes[0]), self.sizes_bytes[-1])
 
     def slower(self, ppm: int) -> Curve:
-        return Curve(
-            members=self.members,
-            sizes_bytes=self.sizes_bytes,
-            times_ns=tuple(max(time_ns * ppm // 10**6, 1) for time_ns in self.times_ns),
-        )
+        return replace(self, times_ns=tuple(max(time_ns * ppm // 10**6, 1) for time_ns in self.times_ns))
 
 
-def nearest(curves: Sequence[Curve], members: int) -> Curve:
-    """Of the group whose size differs by the smallest factor; the larger of two."""
-    return min(curves, key=lambda curve: (abs(math.log(curve.members / members)), -curve.members))
+def nearest(curves: Sequence[Curve], where: Lies) -> Curve:
+    """Of the group whose ranks, and ranks in a node, differ by the smallest factor; of two, first the one that has as
+    many in a node, then the larger."""
+
+    def apart(curve: Curve) -> tuple[float, float, int]:
+        of_node = abs(math.log(curve.members / curve.nodes / where.local)) if curve.nodes else 0.0
+        return round(of_node + abs(math.log(curve.members / where.members)), 9), of_node, -curve.members
+
+    return min(curves, key=apart)

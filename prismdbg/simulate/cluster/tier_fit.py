@@ -13,7 +13,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prismdbg.simulate.cluster.cluster import Algorithm, Choice, ClusterModel
-from prismdbg.simulate.cluster.transfer import ALL_REDUCE, BARRIER, ROOTED, SEND, Geometry, formula_ns, message_ns
+from prismdbg.simulate.cluster.transfer import (
+    ALL_REDUCE,
+    BARRIER,
+    ROOTED,
+    SECOND_NS,
+    SEND,
+    Geometry,
+    formula_ns,
+    message_ns,
+)
 
 _UNIT = 10**6
 _ROUNDS = 20
@@ -33,24 +42,49 @@ class Point:
 def fit_formula(model: ClusterModel, points: Sequence[Point]) -> ClusterModel:
     """`model` with the latency and rate of every tier, each of which has points, and the choice of algorithms.
 
-    Figures and choices depend on each other: they are found in turn, from every algorithm as the first guess.
+    Figures and choices depend on each other: they are found in turn, from every algorithm as the first guess. If that
+    is much nearer, a node has fewer links than ranks.
     """
-    found = [_from(model, points, algorithm) for algorithm in Algorithm]
-    return min(found, key=lambda fitted: sum(_error(fitted, point) for point in points))
+    best = _fitted(model, points, links=0)
+    for links in _fewer_links(points):
+        found = _fitted(model, points, links)
+        if _errors_of_all(found, points) < _BETTER * _errors_of_all(best, points):
+            best = found
+    return best
 
 
-def _from(model: ClusterModel, points: Sequence[Point], guess: Algorithm) -> ClusterModel:
+def _fewer_links(points: Sequence[Point]) -> list[int]:
+    """That the ranks of a node may share: powers of two."""
+    most = max(point.where.local for point in points if point.where.nodes > 1) if _leaves(points) else 1
+    return [1 << shift for shift in range((most - 1).bit_length())]
+
+
+def _leaves(points: Sequence[Point]) -> bool:
+    return any(point.where.nodes > 1 for point in points)
+
+
+def _fitted(model: ClusterModel, points: Sequence[Point], links: int) -> ClusterModel:
+    """`links`: of a node; 0 for one of each rank."""
+    found = [_from(model, points, links, algorithm) for algorithm in Algorithm]
+    return min(found, key=lambda fitted: _errors_of_all(fitted, points))
+
+
+def _from(model: ClusterModel, points: Sequence[Point], links: int, guess: Algorithm) -> ClusterModel:
     ops = sorted({point.op for point in points} - {SEND, BARRIER})
     choices: dict[str, tuple[Choice, ...]] = {op: (Choice(guess),) for op in ops}
     for _ in range(_ROUNDS):
         model = replace(model, algorithms=choices)
         for number in range(len(model.tiers)):
-            model = _with(model, number, [point for point in points if point.where.tier == number])
+            model = _with(model, number, [point for point in points if point.where.tier == number], links)
         found = {op: _choose(model, op, [point for point in points if point.op == op]) for op in ops}
         if found == choices:
             break
         choices = found
     return replace(model, algorithms=choices)
+
+
+def _errors_of_all(model: ClusterModel, points: Sequence[Point]) -> float:
+    return sum(_error(model, point) for point in points)
 
 
 def _error(model: ClusterModel, point: Point) -> float:
@@ -65,21 +99,31 @@ def point_ns(model: ClusterModel, point: Point) -> int:
     return formula_ns(model, point.op, point.size_bytes, point.where)
 
 
-def _with(model: ClusterModel, number: int, points: Sequence[Point]) -> ClusterModel:
-    """The formula is linear in latency and in the time of a byte; what each counts is asked of the formula itself."""
+def _with(model: ClusterModel, number: int, points: Sequence[Point], links: int) -> ClusterModel:
+    """The formula is linear in latency and in the time of a byte; what each counts is asked of the formula itself, at
+    rates so low that no other link bounds them. Where one does now, the time of a byte counts for nothing.
+    """
+    before, of_node = model.tiers[number], links if _leaves(points) else 0
+
+    def at(latency_ns: int, rate: int) -> ClusterModel:
+        tier = replace(before, latency_ns=latency_ns, rate=rate, node_rate=of_node * rate)
+        return replace(model, tiers=(*model.tiers[:number], tier, *model.tiers[number + 1 :]))
 
     def times(latency_ns: int, rate: int) -> NDArray[np.float64]:
-        tier = replace(model.tiers[number], latency_ns=latency_ns, rate=rate)
-        tried = replace(model, tiers=(*model.tiers[:number], tier, *model.tiers[number + 1 :]))
-        return np.array([point_ns(tried, point) for point in points], dtype=np.float64)
+        return np.array([point_ns(at(latency_ns, rate), point) for point in points], dtype=np.float64)
 
-    known = times(0, 0)
-    by_latency = (times(_UNIT, 0) - known) / _UNIT
-    by_byte_ns = (times(0, _UNIT) - known) / 1000  # at a million bytes a second a byte takes 1000 ns
+    slow, twice = times(0, _UNIT), times(0, 2 * _UNIT)
+    by_latency = (times(_UNIT, _UNIT) - slow) / _UNIT
+    by_byte_ns = 2 * (slow - twice) / 1000  # at a million bytes a second a byte takes 1000 ns
+    known = 2 * twice - slow
+    if before.rate:
+        now = times(0, before.rate)
+        bound = now > (known + by_byte_ns * SECOND_NS / before.rate) * (1 + _CLOSE)
+        if not bound.all():
+            known, by_byte_ns = np.where(bound, now, known), np.where(bound, 0.0, by_byte_ns)
     measured = np.array([point.time_ns for point in points])
     latency_ns, byte_ns = _least(np.stack([by_latency, by_byte_ns], axis=1) / measured[:, None], 1 - known / measured)
-    tier = replace(model.tiers[number], latency_ns=round(latency_ns), rate=_rate(byte_ns))
-    return replace(model, tiers=(*model.tiers[:number], tier, *model.tiers[number + 1 :]))
+    return at(round(latency_ns), _rate(byte_ns))
 
 
 def _least(rows: NDArray[np.float64], wanted: NDArray[np.float64]) -> tuple[float, float]:

@@ -1,8 +1,10 @@
 """How long a collective takes once its last member is there. Whole nanoseconds, rounded up; nothing else is modelled.
 
 `size_bytes` is the larger of what a rank passes in and what it gets: S. With n members, latency L and rate B, the
-ring's all-reduce takes 2(n-1) L + 2(n-1)/n S/B, its all-gather, reduce-scatter and all-to-all half of it; a tree takes
-L for each of its levels and S/B each way; hierarchical is a ring in each node, one between nodes, and one in the node.
+ring's all-reduce takes 2(n-1) L + 2(n-1)/n S/B, its all-gather and reduce-scatter half of it; a tree takes L for each
+of its levels and S/B each way; hierarchical is a ring in each node, one between nodes, and one in the node. Where a
+group has k ranks in each of several nodes, it has k rings or trees, and B is the rate of k links, but at most the rate
+inside a node, through which all of it goes, too. An all-to-all of k ranks in a node takes (n-1) L + (n-k)/n S/B.
 Where times were measured they count, and the formula only says how they go on to other groups, sizes and shared links.
 """
 
@@ -11,11 +13,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from prismdbg.simulate.cluster.cluster import Algorithm, ClusterModel, Tier
-from prismdbg.simulate.cluster.curve import nearest
+from prismdbg.simulate.cluster.curve import Curve, nearest
 from prismdbg.simulate.quantities import MILLION
 
 SECOND_NS = 10**9
-HALVES = frozenset({"all_gather", "reduce_scatter", "all_to_all", "gather", "scatter"})
+ALL_TO_ALL = "all_to_all"
+OF_ROOT = frozenset({"gather", "scatter"})  # on the root's links alone
+HALVES = OF_ROOT | {"all_gather", "reduce_scatter", ALL_TO_ALL}
 ROOTED = frozenset({"broadcast", "reduce"})
 ALL_REDUCE = "all_reduce"
 BARRIER = "barrier"
@@ -25,7 +29,7 @@ OPS = HALVES | ROOTED | {ALL_REDUCE, BARRIER}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Geometry:
-    """Where a group lies. `tier`: the nearest that holds all of it. `local`: most members in one node.
+    """Where a group lies. `tier`: the nearest that holds all of it. `local`: fewest members in one node.
 
     `sharing`: how many groups of the same kind use the links of the busiest of its nodes.
     beside: of a group inside a node, how many groups of the same kind lie in that node, with itself.
@@ -50,15 +54,33 @@ def _alone_ns(cluster: ClusterModel, op: str, size_bytes: int, where: Geometry) 
     curves = cluster.tiers[where.tier].measured.get(op)
     if not curves:
         return formula_ns(cluster, op, size_bytes, where)
-    curve = nearest(curves, where.members)
+    curve = nearest(curves, where)
     known_bytes = curve.clamped(size_bytes)
     measured_ns = curve.time_ns(size_bytes)
-    if known_bytes == size_bytes and curve.members == where.members and where.sharing <= 1:
+    if known_bytes == size_bytes and curve.is_of(where) and where.sharing <= 1:
         return round(measured_ns)
-    there = replace(where, members=curve.members, local=min(where.local, curve.members), sharing=min(where.sharing, 1))
     return _carried_ns(
-        measured_ns, formula_ns(cluster, op, size_bytes, where), formula_ns(cluster, op, known_bytes, there)
+        measured_ns,
+        formula_ns(cluster, op, size_bytes, where),
+        formula_ns(cluster, op, known_bytes, _measured_at(curve, where)),
     )
+
+
+def _measured_at(curve: Curve, where: Geometry) -> Geometry:
+    """On the links of `where`, and alone on them."""
+    nodes = curve.nodes or min(where.nodes, curve.members)
+    local = curve.members // nodes if curve.nodes else min(where.local, curve.members)
+    return replace(where, members=curve.members, nodes=nodes, local=local, sharing=min(where.sharing, 1))
+
+
+def is_carried(cluster: ClusterModel, op: str, size_bytes: int, where: Geometry) -> bool:
+    """Whether the times of the operation over these links were measured, but not in such a group and of such a size."""
+    curves = cluster.tiers[where.tier].measured.get(op)
+    if not curves or where.members == 1:
+        return False
+    curve = nearest(curves, where)
+    is_known = curve.is_of(where) and (curve.nodes > 0 or where.nodes == 1)
+    return not is_known or curve.clamped(size_bytes) != size_bytes
 
 
 def point_to_point_ns(cluster: ClusterModel, size_bytes: int, tier: int, sharing: int) -> int:
@@ -82,22 +104,35 @@ def _carried_ns(measured_ns: float, formula_here_ns: int, formula_there_ns: int)
 
 def formula_ns(cluster: ClusterModel, op: str, size_bytes: int, where: Geometry) -> int:
     """Of a group of two or more, by the formula alone."""
-    tier = cluster.tiers[where.tier]
-    rate = _rate(tier, where.sharing if where.nodes > 1 else 0)
     if op == BARRIER:
-        return 2 * _levels(where.members) * tier.latency_ns
+        return 2 * _levels(where.members) * cluster.tiers[where.tier].latency_ns
+    if op == ALL_TO_ALL:
+        return _all_to_all_ns(cluster, size_bytes, where)
     algorithm = cluster.algorithm(op, size_bytes)
-    if algorithm is Algorithm.TREE and op in (ALL_REDUCE, *ROOTED):
-        ways = 2 if op == ALL_REDUCE else 1
-        return ways * (_levels(where.members) * tier.latency_ns + _bytes_ns(size_bytes, 1, rate))
-    if algorithm is Algorithm.HIERARCHICAL and op == ALL_REDUCE and where.nodes > 1 and where.local > 1:
+    if op == ALL_REDUCE and algorithm is None:  # as libraries do: they estimate both
+        return min(_tree_ns(cluster, op, size_bytes, where), _whole_ring_ns(cluster, op, size_bytes, where))
+    if op in (ALL_REDUCE, *ROOTED) and algorithm is Algorithm.TREE:
+        return _tree_ns(cluster, op, size_bytes, where)
+    if op == ALL_REDUCE and algorithm is Algorithm.HIERARCHICAL and where.nodes > 1 and where.local > 1:
         return _hierarchical_ns(cluster, size_bytes, where)
-    return _ring_ns(op, size_bytes, where.members, tier.latency_ns, rate)
+    return _whole_ring_ns(cluster, op, size_bytes, where)
 
 
 def message_ns(link: Tier, size_bytes: int, sharing: int) -> int:
     """By the formula alone."""
     return link.latency_ns + _bytes_ns(size_bytes, 1, _rate(link, sharing))
+
+
+def _tree_ns(cluster: ClusterModel, op: str, size_bytes: int, where: Geometry) -> int:
+    ways = 2 if op == ALL_REDUCE else 1
+    latency_ns = _levels(where.members) * cluster.tiers[where.tier].latency_ns
+    return ways * (latency_ns + _bytes_ns(size_bytes, 1, _rate_of_all(cluster, where)))
+
+
+def _whole_ring_ns(cluster: ClusterModel, op: str, size_bytes: int, where: Geometry) -> int:
+    tier = cluster.tiers[where.tier]
+    rate = _rate(tier, _users(where)) if op in OF_ROOT else _rate_of_all(cluster, where)
+    return _ring_ns(op, size_bytes, where.members, tier.latency_ns, rate)
 
 
 def _ring_ns(op: str, size_bytes: int, members: int, latency_ns: int, rate: int) -> int:
@@ -109,20 +144,56 @@ def _ring_ns(op: str, size_bytes: int, members: int, latency_ns: int, rate: int)
     return rounds * latency_ns + _bytes_ns(rounds * size_bytes, members, rate)
 
 
+def _all_to_all_ns(cluster: ClusterModel, size_bytes: int, where: Geometry) -> int:
+    """What leaves a node and what stays there are under way at the same time."""
+    tier, stays = cluster.tiers[where.tier], where.local - 1
+    leaves = where.members - where.local
+    between_ns = _bytes_ns(leaves * size_bytes, where.members, _rate(tier, _users(where) * where.local))
+    inside_ns = _bytes_ns(stays * size_bytes, where.members, _inside(cluster, where).rate)
+    return (where.members - 1) * tier.latency_ns + max(between_ns, inside_ns)
+
+
 def _hierarchical_ns(cluster: ClusterModel, size_bytes: int, where: Geometry) -> int:
-    inside, between = cluster.tiers[0], cluster.tiers[where.tier]
+    inside, between = _inside(cluster, where), cluster.tiers[where.tier]
     part_bytes = -(-size_bytes // where.local)
     rate = _rate(between, where.sharing * where.local)
     half = _ring_ns("all_gather", size_bytes, where.local, inside.latency_ns, inside.rate)
     return 2 * half + _ring_ns(ALL_REDUCE, part_bytes, where.nodes, between.latency_ns, rate)
 
 
+def _inside(cluster: ClusterModel, where: Geometry) -> Tier:
+    """The links of the group's ranks in a node: the nearest that hold so many, as if they were neighbours."""
+    if where.nodes == 1:
+        return cluster.tiers[where.tier]
+    return next(tier for tier in cluster.tiers if not tier.spans or tier.spans >= where.local)
+
+
+def _rate_of_all(cluster: ClusterModel, where: Geometry) -> int:
+    """Of all rings or trees of a group together: one for each of its ranks in a node."""
+    tier = cluster.tiers[where.tier]
+    if where.nodes == 1:
+        return tier.rate
+    inside_rate = _inside(cluster, where).rate if where.local > 1 else 0
+    return _least(where.local * tier.rate, _share(tier, where.sharing), inside_rate)
+
+
+def _users(where: Geometry) -> int:
+    """Groups that share the links of a node; 0 inside one."""
+    return where.sharing if where.nodes > 1 else 0
+
+
 def _rate(tier: Tier, sharing: int) -> int:
     """Of one rank, where so many share the node's links."""
-    if not tier.node_rate or not sharing:
-        return tier.rate
-    share = max(tier.node_rate // sharing, 1)
-    return min(tier.rate, share) if tier.rate else share
+    return _least(tier.rate, _share(tier, sharing))
+
+
+def _share(tier: Tier, sharing: int) -> int:
+    return max(tier.node_rate // sharing, 1) if tier.node_rate and sharing else 0
+
+
+def _least(*rates: int) -> int:
+    """A rate of 0 is no limit."""
+    return min(filter(None, rates), default=0)
 
 
 def _bytes_ns(size_bytes: int, parts: int, rate: int) -> int:

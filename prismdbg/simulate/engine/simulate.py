@@ -214,6 +214,8 @@ def _part(graph: JobGraph, cluster: ClusterModel, team: Team, standing_at: Any) 
 
 def _is_beyond(graph: JobGraph, cluster: ClusterModel, call: Call, asked: Asked) -> bool:
     """Whether nothing like it was measured."""
+    if call.carried:
+        return True
     if cluster.calibration is None or asked.duration_ns != MODELLED_NS:
         return False
     channel = call.seam.channel

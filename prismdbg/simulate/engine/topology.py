@@ -118,12 +118,15 @@ def _rows(values: NDArray[Any], axes: tuple[int, ...], members: Sequence[int]) -
 
 
 def _runs(rows: Ints) -> tuple[Ints, Ints]:
-    """How many different values each sorted row has, and how often the commonest."""
+    """How many different values each sorted row has, and how often the rarest."""
+    size = rows.shape[1]
     starts = np.zeros(rows.shape, dtype=np.int64)
-    starts[:, 1:] = np.where(rows[:, 1:] != rows[:, :-1], np.arange(1, rows.shape[1]), 0)
+    starts[:, 1:] = np.where(rows[:, 1:] != rows[:, :-1], np.arange(1, size), 0)
     count = 1 + np.count_nonzero(starts, axis=1)
-    lengths = np.arange(1, rows.shape[1] + 1) - np.maximum.accumulate(starts, axis=1)
-    return count.astype(np.int64), lengths.max(axis=1)
+    lengths = np.arange(1, size + 1) - np.maximum.accumulate(starts, axis=1)
+    ends = np.ones(rows.shape, dtype=bool)
+    ends[:, :-1] = starts[:, 1:] > 0
+    return count.astype(np.int64), np.where(ends, lengths, size).min(axis=1)
 
 
 def _placed(table: Ints, shape: Sequence[int]) -> Placed:

@@ -363,6 +363,14 @@ def test_errors_of_predictions_are_those_of_the_results(section: str, what: str,
     assert re.search(row.format(re.escape(measured(section, what, 2))), page)
 
 
+@pytest.mark.parametrize("op", ["all_reduce", "all_gather"])
+def test_errors_of_a_cluster_files_formula_are_those_of_the_results(op: str) -> None:
+    page = (ROOT / "docs" / "prediction.md").read_text()
+    places = re.findall(rf"^- {op}, 2 x [24]: mean (\S+ %), .*, signed mean (\S+ %)", RESULTS, re.MULTILINE)
+    assert len(places) == 2
+    assert f"| {op.replace('_', '-')} | {' | '.join(f'{mean} ({signed})' for mean, signed in places)} |" in page
+
+
 def test_causes_named_right_are_those_of_the_results() -> None:
     page = (ROOT / "docs" / "telemetry.md").read_text()
     text = RESULTS.partition("## Telemetry: why a rank was late\n")[2].partition("\n## ")[0]

@@ -59,6 +59,13 @@ def test_time_and_memory_are_said_with_what_they_rest_on(folder: Path) -> None:
     assert "not reliable: times of flash_atten: its bytes at the median rate" in said
 
 
+def test_times_of_collectives_are_named_as_not_used(folder: Path) -> None:
+    assert "not used" not in run(folder, "--mesh", "dp=2", "--batch", "8").stderr
+    (folder / "ops/allreduce_fp16_2_2.csv").write_text("shape,nodes,GPUsPerNode,dur(us)\n1024,2,2,80\n")
+    said = " ".join(run(folder, "--mesh", "dp=2", "--batch", "8").stderr.split())
+    assert f"not used: allreduce: times of collectives come from {folder / 'cluster.yaml'}" in said
+
+
 def test_how_far_it_is_is_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[str] = []
     monkeypatch.setattr(long_work, "LongWork", lambda *_, **__: SimpleNamespace(show=told.append, over=lambda: None))

@@ -30,10 +30,11 @@ from prismdbg.simulate.cluster.cluster import (
 from prismdbg.simulate.cluster.curve import Curve, nearest
 from prismdbg.simulate.cluster.factor_fit import FactorCase, fit_factor, with_factors
 from prismdbg.simulate.cluster.slowdown import Slowdown
-from prismdbg.simulate.cluster.transfer import SEND, Geometry, collective_ns, point_to_point_ns
+from prismdbg.simulate.cluster.transfer import SEND, Geometry, collective_ns, is_carried, point_to_point_ns
 from prismdbg.simulate.engine.changes import Changes
 
 SIZES = tuple(256 << shift for shift in range(0, 20, 2))
+FAR = Tier(name="network", spans=0, latency_ns=30_000, rate=10**9)
 ORIGIN = Calibration(machine="none", backend="formula", date="2026-01-01", fits={})
 
 
@@ -42,7 +43,7 @@ def inside(members: int) -> Geometry:
 
 
 def across(nodes: int, local: int) -> Geometry:
-    return Geometry(members=nodes * local, tier=1, nodes=nodes, local=local, sharing=0)
+    return Geometry(members=nodes * local, tier=1, nodes=nodes, local=local, sharing=1)
 
 
 def time_ns(model: ClusterModel, op: str, size_bytes: int, where: Geometry) -> int:
@@ -116,6 +117,38 @@ class TestWhatTheFormulaDescribes:
         assert found.algorithms["all_reduce"][-1].algorithm is Algorithm.HIERARCHICAL
         assert found.calibration is not None and found.calibration.nodes == 2
 
+    @pytest.mark.parametrize("links", [1, 2])
+    def test_nodes_with_fewer_links_than_ranks(self, links: int) -> None:
+        """All ranks of a node share them; from groups of one and of several ranks in each node."""
+        true = ClusterModel(
+            tiers=(
+                Tier(name="node", spans=8, latency_ns=3_000, rate=10**11),
+                Tier(name="network", spans=0, latency_ns=30_000, rate=10**9, node_rate=links * 10**9),
+            ),
+        )
+        groups = [inside(8), across(2, 1), across(2, 8)]
+        measured = samples(true, {"all_gather": groups, "all_to_all": groups}, noise=0.02)
+        found = calibrate_model(measured, [("node", 8), ("network", 0)], 8, origin=ORIGIN).cluster
+
+        assert found.tiers[1].rate == pytest.approx(10**9, rel=0.03)
+        assert found.tiers[1].node_rate == links * found.tiers[1].rate
+        assert not found.tiers[0].node_rate and not found.tiers[1].measured
+
+    @pytest.mark.parametrize("inside_rate", [2 * 10**9, 10**11])
+    def test_rings_that_the_links_inside_a_node_bound(self, inside_rate: int) -> None:
+        true = ClusterModel(
+            tiers=(
+                Tier(name="node", spans=4, latency_ns=3_000, rate=inside_rate),
+                Tier(name="network", spans=0, latency_ns=30_000, rate=10**9),
+            ),
+            ranks_per_node=4,
+        )
+        groups = [inside(4), across(2, 1), across(2, 4)]
+        found = fitted(samples(true, {"all_gather": groups}, noise=0.02), nodes=2).cluster
+
+        assert [t.rate for t in found.tiers] == pytest.approx([inside_rate, 10**9], rel=0.03)
+        assert not found.tiers[1].node_rate
+
     def test_links_nobody_used(self) -> None:
         with pytest.raises(UsageError, match="nothing was measured over network"):
             fitted(samples(self.TRUE, {"all_reduce": [inside(2)]}), nodes=2)
@@ -157,7 +190,7 @@ class TestWhatItDoesNotDescribe:
         """Of a table the ends do not count: it repeats them."""
         true = ClusterModel(
             tiers=(
-                Tier(name="node", spans=4, latency_ns=3_000, rate=10**10),
+                Tier(name="node", spans=4, latency_ns=3_000, rate=10**11),
                 Tier(name="network", spans=0, latency_ns=30_000, rate=10**9),
             ),
             ranks_per_node=4,
@@ -215,7 +248,59 @@ class TestTables:
         here, there = 7 * 10 + 7 * 4000 // 8, 3 * 10 + 3 * 4000 // 4
         assert collective_ns(self.MODEL, "all_gather", 4000, inside(8)) == round(200 * here / there)
         two = Curve(members=2, sizes_bytes=(1,), times_ns=(1,))
-        assert [nearest((two, self.CURVE), n).members for n in (2, 3, 4, 100)] == [2, 4, 4, 4]
+        assert [nearest((two, self.CURVE), inside(n)).members for n in (2, 3, 4, 100)] == [2, 4, 4, 4]
+
+    def test_as_many_ranks_in_fewer_nodes(self) -> None:
+        """Of two nodes with eight ranks each: sixteen nodes with one have an eighth of the links."""
+        curve = Curve(members=16, nodes=2, sizes_bytes=(16_000,), times_ns=(3_000,))
+        tiers = (
+            Tier(name="in", spans=8, latency_ns=0, rate=10**12),
+            Tier(name="out", spans=0, latency_ns=0, rate=10**9, measured={"all_gather": (curve,)}),
+        )
+        model = ClusterModel(tiers=tiers)
+        assert collective_ns(model, "all_gather", 16_000, across(2, 8)) == 3_000
+        assert collective_ns(model, "all_gather", 16_000, across(16, 1)) == 3_000 * 8
+        assert [is_carried(model, "all_gather", 16_000, where) for where in (across(2, 8), across(16, 1))] == [0, 1]
+        assert is_carried(model, "all_gather", 32_000, across(2, 8)), "no such size was measured"
+        assert not is_carried(model, "all_reduce", 16_000, across(16, 1)), "only the formula says anything of it"
+
+    def test_the_nearest_has_as_many_ranks_in_a_node(self) -> None:
+        def of(nodes: int, local: int) -> Curve:
+            return Curve(members=nodes * local, nodes=nodes, sizes_bytes=(1,), times_ns=(1,))
+
+        curves = of(8, 1), of(2, 4), of(4, 4)
+        found = {where: nearest(curves, across(*where)) for where in ((16, 1), (8, 1), (8, 2), (2, 4), (3, 4), (9, 4))}
+        assert {where: (curve.nodes, curve.members) for where, curve in found.items()} == {
+            (16, 1): (8, 8), (8, 1): (8, 8), (8, 2): (4, 16), (2, 4): (2, 8), (3, 4): (4, 16), (9, 4): (4, 16),
+        }  # fmt: skip
+
+    def test_how_they_lay_may_be_unknown(self) -> None:
+        """In an older file: then the times are those of every group with as many ranks, and doubted beyond a node."""
+        curve = Curve(members=16, sizes_bytes=(16_000,), times_ns=(3_000,))
+        model = ClusterModel(
+            tiers=(Tier(name="any", spans=0, latency_ns=1, rate=1, measured={"all_gather": (curve,)}),)
+        )
+        for where in (across(2, 8), across(16, 1), inside(16)):
+            here = replace(where, tier=0)
+            assert collective_ns(model, "all_gather", 16_000, here) == 3_000
+            assert is_carried(model, "all_gather", 16_000, here) == (where.nodes > 1)
+
+    def test_groups_with_as_many_ranks_have_a_table_each(self) -> None:
+        """One of each of four nodes, and all four of one."""
+        true = ClusterModel(tiers=(Tier(name="node", spans=2, latency_ns=3_000, rate=10**10), FAR), ranks_per_node=2)
+        found = samples(true, {"all_gather": [inside(2), across(4, 1), across(2, 2)]})
+        odd = [
+            replace(s, times_ns=tuple(t * 3 for t in s.times_ns))
+            if s.where.local == 1 and s.size_bytes > 1 << 16
+            else s
+            for s in found
+        ]
+        tiers = [("node", 2), ("network", 0)]
+        cluster = calibrate_model(odd, tiers, 2, origin=ORIGIN).cluster
+        assert {(c.members, c.nodes) for c in cluster.tiers[1].measured["all_gather"]} == {(4, 4), (4, 2)}
+        for sample in odd:
+            if sample.where.tier:
+                assert time_ns(cluster, sample.op, sample.size_bytes, sample.where) == sample.time_ns
 
     def test_what_has_no_table_keeps_the_formula(self) -> None:
         without = replace(self.MODEL, tiers=(replace(self.MODEL.tiers[0], measured={}),))
@@ -246,8 +331,12 @@ def clusters(draw: st.DrawFn) -> ClusterModel:
         points = draw(st.dictionaries(st.integers(0, 1 << 40), st.integers(1, 10**12), min_size=1, max_size=4))
         sizes = tuple(sorted(points))
         times = tuple(points[size] for size in sizes)
-        groups = draw(st.lists(st.integers(2, 1 << 20), min_size=1, max_size=3, unique=True))
-        return tuple(Curve(members=members, sizes_bytes=sizes, times_ns=times) for members in groups)
+        places = st.tuples(st.integers(2, 1 << 20), st.just(0)) | st.tuples(st.integers(2, 99), st.integers(1, 99))
+        groups = draw(st.lists(places, min_size=1, max_size=3, unique=True))
+        return tuple(
+            Curve(members=each * max(nodes, 1), nodes=nodes, sizes_bytes=sizes, times_ns=times)
+            for each, nodes in groups
+        )
 
     def tier(name: str, spans: int) -> Tier:
         return Tier(
@@ -382,6 +471,16 @@ class TestWhatIsSaidOfIt:
         measured = replace(self.measurement(0.0), factors={Factor.PROCESSORS: fit_factor([case])})
         rows = [" ".join(line.split()) for line in "\n".join(calibration_text.lines(measured)).splitlines()]
         assert "2 ranks that compute 1.1 0.0% 0.0% - 1" in rows
+
+    def test_fewer_links_than_ranks_are_said_with_what_they_follow_from(self) -> None:
+        measured = self.measurement(0.0)
+        cluster = measured.calibrated.cluster
+        shared = replace(cluster, tiers=(replace(cluster.tiers[0], node_rate=4 * 10**9),))
+        other = replace(measured, calibrated=replace(measured.calibrated, cluster=shared))
+        note = "node_bandwidth follows from groups with several ranks in a node: no two groups were measured at once"
+        assert note in other.text() and note not in measured.text()
+        assert ", of a node 4 GB/s" in "\n".join(calibration_text.lines(other))
+        assert "of a node" not in calibration_text.lines(measured)[0]
 
     def test_a_busy_machine_is_said_in_the_file_too(self) -> None:
         measured = self.measurement(0.6)

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from prismdbg.errors import UsageError
 from prismdbg.simulate.cluster import cluster_file
-from prismdbg.simulate.cluster.cluster import Algorithm, Choice, ClusterModel, Tier
+from prismdbg.simulate.cluster.cluster import Algorithm, Choice, ClusterModel, Tier, example
 from prismdbg.simulate.cluster.curve import Curve
-from prismdbg.simulate.cluster.transfer import Geometry, collective_ns, point_to_point_ns
+from prismdbg.simulate.cluster.transfer import Geometry, collective_ns, formula_ns, point_to_point_ns
 from prismdbg.simulate.engine.topology import Topology
 from prismdbg.simulate.graph.channel import parse
 from prismdbg.simulate.graph.cohorts import Layout
@@ -94,6 +94,7 @@ class TestTheFile:
         + """\
 times:
   nvlink: {all_reduce: {2: {1 KiB: 80 us, 1 MiB: 1.2 ms}}, send: {2: {8 B: 40 us}}}
+  rail: {all_reduce: {2x8: {1 MiB: 95 us}, 16x1: {1 MiB: 700 us}}}
 calibration:
   machine: "one, here"
   backend: gloo
@@ -109,7 +110,11 @@ calibration:
         assert cluster.tiers[0].measured["all_reduce"] == (
             Curve(members=2, sizes_bytes=(1024, 1 << 20), times_ns=(80_000, 1_200_000)),
         )
-        assert cluster.tiers[1].measured == {}
+        assert [(curve.members, curve.nodes) for curve in cluster.tiers[1].measured["all_reduce"]] == [
+            (16, 2),
+            (16, 16),
+        ]
+        assert cluster.tiers[2].measured == {}
         assert cluster.calibration is not None
         fit = cluster.calibration.fits["all_reduce"]
         assert (fit.median_ppm, fit.largest_ppm, fit.groups, fit.sizes_bytes) == (
@@ -123,14 +128,17 @@ calibration:
             ("{all_reduce: {2:", "{all_magic: {2:", r"line 14: times.nvlink.all_magic: is not a collective"),
             ("{2: {1 KiB", "{1: {1 KiB", r"line 14: times.nvlink.all_reduce.1: '1' is not a number of ranks from 2"),
             ("{2: {1 KiB", "{two: {1 KiB", r"'two' is not a number of ranks"),
+            ("2x8:", "2x:", r"times.rail.all_reduce.2x: '2x' is not a number of ranks"),
+            ("2x8:", "1x1:", r"times.rail.all_reduce.1x1: '1x1' is not a number of ranks"),
+            ("2x8:", "0x8:", r"times.rail.all_reduce.0x8: '0x8' is not a number of ranks"),
             ("1 KiB: 80 us", "1024: 80 us", r"line 14: times.nvlink.all_reduce.2.1024: '1024' has no unit"),
             ("1 KiB: 80 us", "1 KiB: 80", r"line 14: times.nvlink.all_reduce.2.1 KiB: '80' has no unit"),
             ("1 KiB: 80 us", "2 MiB: 80 us", r"must be times by size, from the smallest to the largest"),
             ("1 KiB: 80 us", "1 KiB: 0 us", r"contains a time of zero"),
             ("send: {2: {8 B: 40 us}}", "send: {}", r"times.nvlink.send: contains no times"),
-            ("backend: gloo", "engine: gloo", r"line 17: calibration.engine: is not a key of this mapping"),
-            ("  backend: gloo\n", "", r"line 16: calibration: backend is missing"),
-            ("median: 1.5 %", "median: 1.5", r"line 20: calibration.errors.all_reduce.median: '1.5' is not a share"),
+            ("backend: gloo", "engine: gloo", r"line 18: calibration.engine: is not a key of this mapping"),
+            ("  backend: gloo\n", "", r"line 17: calibration: backend is missing"),
+            ("median: 1.5 %", "median: 1.5", r"line 21: calibration.errors.all_reduce.median: '1.5' is not a share"),
             (
                 "ranks: [2, 8]",
                 "ranks: [2]",
@@ -167,8 +175,9 @@ class TestTransfers:
         )
 
     def test_latency_counts_by_round_and_by_level(self) -> None:
-        ring = ClusterModel(tiers=(Tier(name="only", spans=0, latency_ns=10, rate=10**9),))
-        tree = ClusterModel(tiers=ring.tiers, algorithms={"default": (Choice(Algorithm.TREE),)})
+        tiers = (Tier(name="only", spans=0, latency_ns=10, rate=10**9),)
+        ring = ClusterModel(tiers=tiers, algorithms={"default": (Choice(Algorithm.RING),)})
+        tree = ClusterModel(tiers=tiers, algorithms={"default": (Choice(Algorithm.TREE),)})
 
         assert collective_ns(ring, "all_reduce", 0, flat(64)) == 2 * 63 * 10
         assert collective_ns(tree, "all_reduce", 0, flat(64)) == 2 * 6 * 10
@@ -234,6 +243,64 @@ class TestTransfers:
             where = Geometry(members=2, tier=1, nodes=2, local=1, sharing=sharing)
             assert collective_ns(ClusterModel(tiers=tiers), "all_reduce", 1000, where) == 1000 * factor
 
+    def test_a_ring_over_several_nodes_uses_the_link_of_each_of_its_ranks(self) -> None:
+        """Bounded by what all groups of a node share, and by the links inside a node."""
+
+        def taken_ns(nodes: int, local: int, *, sharing: int = 1, **links: int) -> int:
+            rates = {"inside": 8, "rate": 1, "node_rate": 0} | links
+            tiers = (
+                Tier(name="in", spans=8, latency_ns=0, rate=rates["inside"] * 10**9),
+                Tier(
+                    name="out", spans=0, latency_ns=0, rate=rates["rate"] * 10**9, node_rate=rates["node_rate"] * 10**9
+                ),
+            )
+            where = Geometry(members=nodes * local, tier=1, nodes=nodes, local=local, sharing=sharing)
+            found = {
+                op: collective_ns(ClusterModel(tiers=tiers), op, 16_000, where)
+                for op in ("all_gather", "reduce_scatter", "all_reduce", "broadcast")
+            }
+            assert found["all_reduce"] == 2 * found["all_gather"] == 2 * found["reduce_scatter"]
+            assert found["broadcast"] * (nodes * local - 1) == pytest.approx(
+                found["all_gather"] * nodes * local, abs=20
+            )
+            return found["all_gather"]
+
+        assert taken_ns(16, 1) == 15_000
+        assert [taken_ns(2, local) for local in (2, 4, 8)] == [12_000 // 2, 14_000 // 4, 15_000 // 8]
+        assert taken_ns(2, 8, inside=3) == 5_000, "inside a node it passes every rank"
+        assert taken_ns(2, 8, node_rate=5) == 3_000
+        assert taken_ns(2, 4, node_rate=4, sharing=2) == 7_000, "two such groups in each node"
+        assert taken_ns(2, 8, inside=0, rate=0) == 0, "a rate of zero is no limit"
+
+    def test_fully_sharded_weights_on_the_assumed_cluster(self) -> None:
+        where = Geometry(members=16, tier=1, nodes=2, local=8, sharing=1)
+        assert formula_ns(example(), "all_gather", 10**9, where) == 15 * 6_000 + 10**9 * 15 // 16 * 10 // 4_000
+
+    def test_an_all_to_all_leaves_a_node_on_the_links_of_its_ranks(self) -> None:
+        """Of each rank's bytes, those for ranks of other nodes, while those for its own go at the rate inside."""
+        where = Geometry(members=16, tier=1, nodes=2, local=8, sharing=1)
+        taken_ns = [
+            collective_ns(
+                ClusterModel(
+                    tiers=(
+                        Tier(name="in", spans=8, latency_ns=0, rate=inside * 10**9),
+                        Tier(name="out", spans=0, latency_ns=0, rate=25 * 10**9, node_rate=node_rate * 10**9),
+                    )
+                ),
+                "all_to_all",
+                10**9,
+                where,
+            )
+            for inside, node_rate in ((450, 0), (450, 25), (1, 0))
+        ]
+        assert taken_ns == [20 * 10**6, 160 * 10**6, 10**9 * 7 // 16]
+
+    def test_without_a_choice_a_small_all_reduce_is_a_tree_and_a_large_one_a_ring(self) -> None:
+        tiers = (Tier(name="only", spans=0, latency_ns=10_000, rate=10**9),)
+        assert collective_ns(ClusterModel(tiers=tiers), "all_reduce", 4, flat(4096)) == 2 * (12 * 10_000 + 4)
+        large = collective_ns(ClusterModel(tiers=tiers), "all_reduce", 1 << 30, flat(4))
+        assert large == 6 * 10_000 + (3 << 29)
+
     def test_a_nodes_links_are_shared(self) -> None:
         tiers = (
             Tier(name="in", spans=8, latency_ns=0, rate=10**12),
@@ -263,6 +330,10 @@ class TestWhereGroupsLie:
         assert self.place("dp", near) == {Geometry(members=16, tier=2, nodes=16, local=1, sharing=8)}
         assert self.place("tp", far) == {Geometry(members=8, tier=2, nodes=8, local=1, sharing=8)}
         assert self.place("dp", far) == {Geometry(members=16, tier=1, nodes=2, local=8, sharing=1)}
+
+    def test_a_group_that_is_spread_unevenly_has_the_links_of_the_node_with_the_fewest(self) -> None:
+        found = self.place("dp", Mesh.parse("tp=1,dp=12"))
+        assert found == {Geometry(members=12, tier=1, nodes=2, local=4, sharing=1)}
 
     def test_neighbours_at_a_nodes_edge_are_farther(self) -> None:
         found = self.place("tp+1", Mesh.parse("tp=16"))

@@ -12,6 +12,7 @@ from prismdbg.simulate.assessment.fidelity import Ran
 from prismdbg.simulate.cluster import cluster_file, cluster_text
 from prismdbg.simulate.cluster.calibration import Sample, calibrate_model
 from prismdbg.simulate.cluster.cluster import Calibration, ClusterModel, Fit, Tier, ideal
+from prismdbg.simulate.cluster.curve import Curve
 from prismdbg.simulate.cluster.transfer import Geometry
 from prismdbg.simulate.engine.changes import Changes, Delay
 from prismdbg.simulate.engine.simulate import simulate
@@ -128,6 +129,15 @@ class TestTheClusterModel:
         said = "100% of the communication time: its groups or sizes were not measured"
         assert said in self.doubts(job(mesh, reducing(size_bytes)), MEASURED)
         assert said not in self.doubts(job("dp=4", reducing()), MEASURED)
+
+    @pytest.mark.parametrize(("nodes", "is_said"), [(1, False), (2, True), (0, False)])
+    def test_times_of_as_many_ranks_that_lay_elsewhere(self, nodes: int, is_said: bool) -> None:
+        """Four ranks of one node; also in a file without a calibration."""
+        curve = Curve(members=4, nodes=nodes, sizes_bytes=(1000,), times_ns=(50,))
+        tier = replace(SECOND_A_GB, measured={"all_reduce": (curve,)})
+        for cluster in (replace(MEASURED, tiers=(tier,)), ClusterModel(tiers=(tier,), is_measured=True)):
+            doubts = self.doubts(job("dp=4", reducing()), cluster)
+            assert ("100% of the communication time: its groups or sizes were not measured" in doubts) == is_said
 
     def test_links_between_nodes_that_a_calibration_of_one_node_did_not_measure(self) -> None:
         sample = Sample(

@@ -73,6 +73,14 @@ def test_where_a_node_shares_its_links_the_share_of_a_rank_is_less() -> None:
     assert found == {"dp": pytest.approx(2000 / (4 * 2000 + 20))}
 
 
+def test_a_group_in_several_nodes_has_the_links_of_all_its_ranks_and_no_more_than_a_node_has() -> None:
+    """Four links of 2 GB/s, but 4 GB/s of a node: 7/8 of 8 MB take 1750 us."""
+    found = shares(
+        "dp=8", cluster(node_rate=4 * 10**9), (lambda w: w.collective("all_gather", "dp", 8_000_000), range(8))
+    )
+    assert found == {"dp": pytest.approx(1750 / (1750 + 7 * 20))}
+
+
 def test_messages_to_a_neighbour_and_several_axes() -> None:
     """Two stages in one node: 80 kB take 10 us and 10 us of latency. Beside them an all-gather of tp."""
 
