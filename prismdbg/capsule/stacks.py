@@ -9,6 +9,7 @@ from typing import Any
 from prismdbg.capsule import layout
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.checked_json import Fields, dumps, read
+from prismdbg.capsule.manifest import Manifest
 from prismdbg.model.frame import Frame, source_of
 
 MAX_BYTES = 4 << 20
@@ -71,8 +72,8 @@ class HangPlace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobStacks:
-    """All ranks of one attempt of the job, at `taken_wall_ns` (nanoseconds since 1970). hang: what they were taken for,
-    where that is one."""
+    """All ranks of one attempt of the job, at `taken_wall_ns`: nanoseconds since 1970, by the clock of their logs.
+    hang: what they were taken for, where that is one."""
 
     taken_wall_ns: int
     attempt: int
@@ -111,6 +112,12 @@ def capsule_stacks(capsule: Capsule) -> JobStacks | None:
     if layout.STACKS not in capsule.manifest.files:
         return None
     return JobStacks.from_fields(read(capsule.path / layout.STACKS, limit_bytes=MAX_BYTES))
+
+
+def known_until_ns(manifest: Manifest, taken: JobStacks | None) -> int:
+    """Until when (nanoseconds since 1970) a call that had not ended is known to have waited: in a hang until that was
+    found, by the clock of the log; else until the capsule was made, by a clock that may have been set meanwhile."""
+    return taken.taken_wall_ns if taken is not None and taken.hang is not None else manifest.created_ns
 
 
 def main_first(threads: Sequence[ThreadStack]) -> tuple[ThreadStack, ...]:

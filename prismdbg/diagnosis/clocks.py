@@ -53,11 +53,25 @@ def _ends(log: LogColumns) -> dict[_Key, int]:
     return dict(zip(zip(groups, log.seq[rows].tolist(), strict=True), ended, strict=True))
 
 
+def apart_ns(one: LogColumns, other: LogColumns) -> float | None:
+    """How far two ranks' clocks may be apart, as their logs are read. None where too few collectives say it."""
+    found = _differences(_ends(one), _ends(other))
+    return None if found is None else abs(found[0]) + _CLEAR * found[1]
+
+
 def _offset(ends: Mapping[_Key, int], others: Mapping[_Key, int]) -> int | None:
     """None where too few collectives are in both."""
+    found = _differences(ends, others)
+    if found is None:
+        return None
+    middle, spread = found
+    return round(middle) if abs(middle) > _CLEAR * spread else 0
+
+
+def _differences(ends: Mapping[_Key, int], others: Mapping[_Key, int]) -> tuple[float, float] | None:
+    """How much later the same collectives ended by the other clock: the middle, and how far they scatter around it."""
     apart = [others[key] - ended for key, ended in ends.items() if key in others]
     if len(apart) < _LEAST:
         return None
     middle = median(apart)
-    spread = median(abs(one - middle) for one in apart)
-    return round(middle) if abs(middle) > _CLEAR * spread else 0
+    return middle, median(abs(one - middle) for one in apart)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import signal
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,6 +14,7 @@ import numpy as np
 
 from prismdbg.capsule.log.events import Note, RankLog
 from prismdbg.capsule.log.notes import moment_of, raised_at, traceback_of
+from prismdbg.diagnosis.clocks import apart_ns
 from prismdbg.diagnosis.evidence import Evidence
 from prismdbg.diagnosis.folded_traceback import folded
 from prismdbg.diagnosis.outlived import was_outlived
@@ -21,6 +23,7 @@ from prismdbg.diagnosis.wording import exit_code, headline, how_it_died, rank_li
 from prismdbg.errors import INTERRUPTED, shortened
 from prismdbg.log.columns import NOT_ENDED, LogColumns
 from prismdbg.model.collective import Collective
+from prismdbg.model.durations import brief
 from prismdbg.model.moment import Moment
 
 _MOST_OF_LINE = 2000  # characters of a traceback's line: its last one may be a text of any length
@@ -28,6 +31,7 @@ _FRAME = '  File "'  # of a traceback's line, not of a text in it
 _OTHERS = 3  # ranks whose words are shown beside those of the first
 _CLOSED = ("Connection closed by peer", "Connection reset by peer", "Broken pipe")
 _ASKED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # what launchers end the other ranks with
+_FIRST_NS = 10_000_000  # by less nobody is called the first: a rank may wait for a CPU before its exception is noted
 _SOON_NS = 1_000_000_000  # within that, a supervisor without a processor may see a death after what came of it
 
 
@@ -36,7 +40,8 @@ class Raised(Verdict):
     """`inside`: the collective it raised in, which makes it a consequence more often than a cause. earlier: ranks that
     had failed before it was noted: a program may close its connections before that. was_outlived: as the function of
     that name says. times: so many of the same place are told together; last_at: where the last of them was raised.
-    ranks: of all that raised it at the same place and moment, the first one first; others: what they said otherwise."""
+    ranks: of all that raised it at the same place and moment, the first one first; others: what they said otherwise;
+    first_by_ns: how long before all others the first raised it, 0 where that is not known."""
 
     at: Moment | None
     type_name: str
@@ -50,6 +55,7 @@ class Raised(Verdict):
     times: int = 1
     last_at: Moment | None = None
     others: Mapping[int, str] = field(default_factory=dict)
+    first_by_ns: int = 0
 
     kind = "raised"
 
@@ -75,7 +81,11 @@ class Raised(Verdict):
 
     @property
     def _besides(self) -> tuple[str, ...]:
-        lines = [f"rank {rank} said: {headline(text)}" for rank, text in islice(self.others.items(), _OTHERS)]
+        lines = []
+        if self.first_by_ns:
+            others = f"rank {self.ranks[1]}" if len(self.ranks) == 2 else "the others"
+            lines.append(f"rank {self.ranks[0]} raised it first, {brief(self.first_by_ns)} before {others}")
+        lines += [f"rank {rank} said: {headline(text)}" for rank, text in islice(self.others.items(), _OTHERS)]
         if len(self.others) > _OTHERS:
             lines.append(f"{len(self.others) - _OTHERS} more ranks said something else")
         if self.inside is not None:
@@ -102,6 +112,7 @@ class Raised(Verdict):
             "followers": list(self.followers),
             "times": self.times,
             "others": {str(rank): text for rank, text in self.others.items()},
+            "first_by_ns": self.first_by_ns,
         }
 
 
@@ -282,7 +293,7 @@ def _with_death(evidence: Evidence, raised: list[_Raise], dead: int) -> list[Ver
     after = {item.rank for item in raised if item not in own}
     return [
         _died(evidence, dead, after, after_ns=max((item.wall_ns for item in earlier), default=None)),
-        *_by_place(_raised(evidence, item, Certainty.LIKELY) for item in own),
+        *_by_place(evidence, (_raised(evidence, item, Certainty.LIKELY) for item in own)),
     ]
 
 
@@ -299,24 +310,52 @@ def _without_death(evidence: Evidence, raised: list[_Raise]) -> list[Verdict]:
     if left is not None and all(item.is_inside and item.wall_ns > left.began_wall_ns for item in own):
         return [replace(left, followers=tuple(sorted({item.rank for item in raised})))]
     certainty = Certainty.CERTAIN if sure else Certainty.LIKELY
-    told = _by_place(_raised(evidence, item, certainty, followers) for item in own)
+    told = _by_place(evidence, (_raised(evidence, item, certainty, followers) for item in own))
     return [*([left] if left is not None else []), *told]
 
 
-def _by_place(raised: Iterable[Raised]) -> list[Raised]:
+def _by_place(evidence: Evidence, raised: Iterable[Raised]) -> list[Raised]:
     """What several ranks raised at one place and moment is told once: a wrong line fails on all of a thousand ranks."""
     found: dict[Hashable, list[Raised]] = {}
     for one in raised:
         frames = tuple(line for line in one.traceback.splitlines() if line.startswith(_FRAME))
         key = (one.type_name, one.at, frames) if frames and one.inside is None else id(one)
         found.setdefault(key, []).append(one)
-    return [_of_all(alike) for alike in found.values()]
+    return [_of_all(evidence, alike) for alike in found.values()]
 
 
-def _of_all(alike: Sequence[Raised]) -> Raised:
+def _of_all(evidence: Evidence, alike: Sequence[Raised]) -> Raised:
     first = alike[0]
     others = {one.ranks[0]: one.message for one in alike if one.message != first.message}
-    return replace(first, ranks=tuple(dict.fromkeys(one.ranks[0] for one in alike)), others=others)
+    begun_ns = {one.ranks[0]: one.began_wall_ns for one in reversed(alike)}
+    ranks = tuple(dict.fromkeys(one.ranks[0] for one in alike))
+    return replace(first, ranks=ranks, others=others, first_by_ns=_first_by_ns(evidence, ranks, begun_ns))
+
+
+def _first_by_ns(evidence: Evidence, ranks: Sequence[int], begun_ns: Mapping[int, int]) -> int:
+    """By how much the first of the ranks, which are in order, was before all others; 0 where clocks do not tell. Of
+    each other node its first rank is looked at."""
+    first, *others = ranks
+    if not others or evidence.emulated or not evidence.clocks_agree:
+        return 0
+    nodes = evidence.nodes
+    by_clock: dict[Hashable, int] = {}
+    for rank in others:
+        by_clock.setdefault(rank if nodes.get(rank) == nodes.get(first) else nodes.get(rank, rank), rank)
+    is_clear = all(
+        begun_ns[rank] - begun_ns[first] > _uncertain_ns(evidence, first, rank) for rank in by_clock.values()
+    )
+    return begun_ns[others[0]] - begun_ns[first] if is_clear else 0
+
+
+def _uncertain_ns(evidence: Evidence, rank: int, other: int) -> float:
+    """Within what the order of two ranks is not known. On one node their clocks are one, unless it was set between
+    their starts."""
+    log, another = evidence.columns[rank], evidence.columns[other]
+    if evidence.nodes.get(rank) == evidence.nodes.get(other):
+        return _FIRST_NS if abs(log.wall_offset_ns - another.wall_offset_ns) < _FIRST_NS else math.inf
+    apart = apart_ns(log, another)
+    return math.inf if apart is None else _FIRST_NS + apart
 
 
 def _may_have_closed(evidence: Evidence) -> bool:

@@ -13,7 +13,7 @@ from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.incident_traits import TRAITS
 from prismdbg.capsule.log.events import RankLog
 from prismdbg.capsule.manifest import Incident, IncidentKind, Manifest
-from prismdbg.capsule.stacks import JobStacks, capsule_stacks
+from prismdbg.capsule.stacks import JobStacks, capsule_stacks, known_until_ns
 from prismdbg.diagnosis.clocks import clock_offsets, unknown_clocks
 from prismdbg.diagnosis.evidence import Evidence, SeenIncident, SilentNode
 from prismdbg.diagnosis.failures import raised_by_itself
@@ -120,7 +120,7 @@ def of_capsule(capsule: Capsule) -> Evidence:
         damaged={manifest.rank: damage} if damage else {},
         silent=lost,
         died_first=manifest.rank if lost else None,
-        ended_wall_ns=_end_of_capsule(manifest, log),
+        ended_wall_ns=_end_of_capsule(manifest, log, taken),
         is_running=TRAITS[incident.kind].is_asked_for,  # of a job that goes on
         gaps=()
         if manifest.emulated
@@ -133,12 +133,13 @@ def of_capsule(capsule: Capsule) -> Evidence:
     )
 
 
-def _end_of_capsule(manifest: Manifest, log: RankLog | None) -> int:
-    """Up to when its log tells of the rank: of a hang until it was captured, for nothing came any more; else until its
+def _end_of_capsule(manifest: Manifest, log: RankLog | None, taken: JobStacks | None) -> int:
+    """Up to when its log tells of the rank: of a hang until that was found, for nothing came any more; else until its
     last record, for it was copied some time before the capsule was complete."""
-    if log is None or manifest.incident.kind is IncidentKind.HANG:
-        return manifest.created_ns
-    return _last_record_ns(log) or manifest.created_ns
+    last_ns = _last_record_ns(log) if log is not None else 0
+    if last_ns and manifest.incident.kind is not IncidentKind.HANG:
+        return last_ns
+    return max(last_ns, known_until_ns(manifest, taken))
 
 
 def _last_record_ns(log: RankLog) -> int:

@@ -10,7 +10,6 @@ import json
 import shutil
 import subprocess
 import sysconfig
-import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -27,6 +26,7 @@ from prismdbg.capsule.stacks import (
 )
 from prismdbg.errors import FacilityError, PrismError
 from prismdbg.jobs.capture.capture import socket_of
+from prismdbg.jobs.record.steady_clock import by_log, wall_ns
 from prismdbg.jobs.storage.kept_stacks import keep_stacks
 from prismdbg.jobs.storage.ranks_alive import stopped_pid
 from prismdbg.jobs.storage.run_folder import RunFolder, attempt_of, rank_of, read_json
@@ -39,12 +39,14 @@ STOPPED = "its process is stopped, by a signal such as SIGSTOP or by a debugger"
 _SAID = 200  # characters of what py-spy says
 
 
-def take_stacks(run: RunFolder, folders: Sequence[Path], hang: HangPlace | None = None) -> JobStacks:
-    """Of these log folders' ranks, all of one attempt; kept in RUN/stacks."""
+def take_stacks(
+    run: RunFolder, folders: Sequence[Path], hang: HangPlace | None = None, offset_ns: int | None = None
+) -> JobStacks:
+    """Of these log folders' ranks, all of one attempt; kept in RUN/stacks. offset_ns: of their logs, if it is known."""
     with ThreadPoolExecutor(AT_ONCE) as pool:
         found = list(pool.map(stacks_of, folders))
     taken = JobStacks(
-        taken_wall_ns=time.time_ns(),
+        taken_wall_ns=by_log(wall_ns(), offset_ns),
         attempt=max((attempt_of(folder.name) for folder in folders), default=0),
         ranks={stacks.rank: stacks for stacks in found},
         hang=hang,

@@ -15,3 +15,9 @@ def wall_ns() -> int:
 def monotonic_of(wall_ns: int) -> int:
     """CLOCK_MONOTONIC, by which logs have their times, at a time that `wall_ns` gave."""
     return wall_ns - _OFFSET_NS
+
+
+def by_log(wall_ns: int, offset_ns: int | None) -> int:
+    """The same time by the clock of a log with this offset; None: no log is known. The machine's clock may have been
+    set after this process began and before the log did."""
+    return wall_ns if offset_ns is None else monotonic_of(wall_ns) + offset_ns

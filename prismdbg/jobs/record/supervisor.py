@@ -19,6 +19,7 @@ from pathlib import Path
 from threading import Event as Flag
 from threading import Thread
 from types import FrameType
+from typing import Any
 
 from prismdbg.capsule.log.events import Event, Note, StepMark
 from prismdbg.capsule.log.follower import LogFollower
@@ -45,7 +46,7 @@ from prismdbg.jobs.record.nodes.among_nodes import AmongNodes, OnlyNode
 from prismdbg.jobs.record.nodes.membership import Member
 from prismdbg.jobs.record.snapshot_hold import SnapshotHold
 from prismdbg.jobs.record.stacks import take_stacks
-from prismdbg.jobs.record.steady_clock import monotonic_of, wall_ns
+from prismdbg.jobs.record.steady_clock import by_log, monotonic_of, wall_ns
 from prismdbg.jobs.record.telemetry_sampler import TelemetrySampler
 from prismdbg.jobs.storage.peak import Peaks
 from prismdbg.jobs.storage.ranks_alive import RankProcess, was_replaced
@@ -175,10 +176,10 @@ class Supervisor:
         self._guarded(self._nodes.publish)
         self._ledger.note(
             exit_code=self._job.returncode,
-            ended_wall_ns=self._ended_wall_ns,
+            ended_wall_ns=self._by_log(self._ended_wall_ns),
             deaths=self._deaths.order(),
-            how_they_died=[death.to_json() for death in self._deaths.deaths()],
-            interrupted=self._interrupted,
+            how_they_died=[self._death_json(death) for death in self._deaths.deaths()],
+            interrupted=self._told_json(),
         )
         self._guarded(finish)
         self._guarded(self._on_incident.finish)
@@ -213,7 +214,26 @@ class Supervisor:
 
     def _note_told(self) -> None:
         self._guarded(lambda: self._nodes.note_told(monotonic_of(self._interrupted["wall_ns"])))
-        self._guarded(lambda: self._ledger.note(interrupted=self._interrupted))
+        self._guarded(lambda: self._ledger.note(interrupted=self._told_json()))
+
+    def _told_json(self) -> dict[str, int]:
+        told = self._interrupted
+        return {**told, "wall_ns": self._by_log(told["wall_ns"])} if told else {}
+
+    def _death_json(self, death: Death) -> dict[str, Any]:
+        seen = {"wall_ns": death.wall_ns, "alive_wall_ns": death.alive_wall_ns}
+        return death.to_json() | {key: self._by_log(ns) if ns else 0 for key, ns in seen.items()}
+
+    def _by_log(self, wall_ns: int) -> int:
+        """A time of ours by the clock of the logs: whoever reads the report compares it with what is there."""
+        return by_log(wall_ns, self._log_offset_ns)
+
+    @property
+    def _log_offset_ns(self) -> int | None:
+        """Of a log of the latest attempt; None where none has been read. One for all, which keeps their order."""
+        readers = [reader for reader in list(self._readers.values()) if reader.wall_offset_ns]  # a thread may add one
+        latest = max(readers, key=lambda reader: attempt_of(reader.folder.name), default=None)
+        return latest.wall_offset_ns if latest is not None else None
 
     def _pass_on(self, number: int, _frame: FrameType | None) -> None:
         if number in OF_TERMINALS and _terminal_signals_us():
@@ -556,7 +576,7 @@ class Supervisor:
     def _take_stacks(self, hang: HangPlace | None = None) -> JobStacks:
         living = [self._run.ranks / name for name, process in self._processes.items() if process.is_alive()]
         try:
-            taken = take_stacks(self._run, living, hang)
+            taken = take_stacks(self._run, living, hang, self._log_offset_ns)
         except Exception as error:  # no threads can be had, say: a hang is told all the same
             self._ledger.problem(f"no stacks were kept: {error}")
             return JobStacks(taken_wall_ns=0, attempt=0, ranks={})

@@ -7,7 +7,9 @@ Read from outside the rank, from `/proc/PID`. The main thread is read at each lo
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from operator import lt
 from pathlib import Path
 
 from prismdbg.telemetry import sensor as names
@@ -21,19 +23,21 @@ GROUP_EVERY_NS = (
     1_000_000_000  # a process seldom changes it, and its pressure is added up from all CPUs at each reading
 )
 MOST_THREADS = 512
+_Times = tuple[int, int]  # ns on a CPU, and in its run queue
 _NO_SCHEDSTAT = "the kernel counts it only with CONFIG_SCHED_INFO"
 
 
 @dataclass(slots=True, kw_only=True)
 class _Rank:
-    """threads: CPU time and wait of each, as last read; those of threads that ended still count."""
+    """threads: CPU time and wait of each, as last read; ended: of all that ended, together."""
 
     pid: int
     subject: str
     stat: OpenFile
     schedstat: OpenFile
     sensors: dict[str, Sensor] = field(default_factory=dict)
-    threads: dict[str, tuple[int, int]] = field(default_factory=dict)
+    threads: dict[str, _Times] = field(default_factory=dict)
+    ended: _Times = (0, 0)
     looks: int = 0
     thread_files: dict[str, OpenFile] = field(default_factory=dict)
 
@@ -41,6 +45,15 @@ class _Rank:
         if name not in self.sensors:
             self.sensors[name] = Sensor(self.subject, name, unit, kind)
         return self.sensors[name]
+
+    def read(self, thread: str, times: _Times) -> None:
+        """Neither time of a thread ever falls: where one does, another thread has the number."""
+        if any(map(lt, times, self.threads.get(thread, times))):
+            self.end(thread)
+        self.threads[thread] = times
+
+    def end(self, thread: str) -> None:
+        self.ended = _sum([self.ended, self.threads.pop(thread, (0, 0))])
 
 
 class RankCollector:
@@ -148,16 +161,22 @@ class RankCollector:
             if thread not in rank.thread_files:
                 rank.thread_files[thread] = OpenFile(tasks / thread / "schedstat")
             try:
-                rank.threads[thread] = _schedstat(rank.thread_files[thread].read())
+                rank.read(thread, _schedstat(rank.thread_files[thread].read()))
             except (OSError, ValueError):  # it ended, and what was last read of it counts
                 continue
         for thread in rank.thread_files.keys() - set(alive):
             rank.thread_files.pop(thread).close()
-        sink.reading(rank.sensor(names.THREADS_CPU_TIME), sum(ran for ran, _ in rank.threads.values()))
-        sink.reading(rank.sensor(names.THREADS_RUN_QUEUE_WAIT), sum(waited for _, waited in rank.threads.values()))
+            rank.end(thread)
+        ran, waited = _sum([rank.ended, *rank.threads.values()])
+        sink.reading(rank.sensor(names.THREADS_CPU_TIME), ran)
+        sink.reading(rank.sensor(names.THREADS_RUN_QUEUE_WAIT), waited)
 
 
-def _schedstat(text: bytes) -> tuple[int, int]:
+def _sum(times: Sequence[_Times]) -> _Times:
+    return sum(ran for ran, _ in times), sum(waited for _, waited in times)
+
+
+def _schedstat(text: bytes) -> _Times:
     """Nanoseconds on a CPU, and in its run queue (Documentation/scheduler/sched-stats.rst)."""
     ran, waited, _ = text.split()
     return int(ran), int(waited)

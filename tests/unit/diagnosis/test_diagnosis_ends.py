@@ -504,3 +504,48 @@ def test_of_many_that_say_something_else_a_few_are_named() -> None:
     first = first_of(found_in(job), Raised)
     assert len(first.ranks) == 8 and "4 more ranks said something else" in first.lines
     assert "rank 3 said: CUDA out of memory. GPU 3" in first.lines
+
+
+def raised_alike(*at_ms: float, calls: int = 0, ahead_ms: float = 0.0, **more: Any) -> Raised:
+    """at_ms: when each rank raises the same, by its own clock; ahead_ms: the clock of the last."""
+    job = Job(len(at_ms))
+    for _ in range(calls or 1):
+        job.call()
+    last = len(at_ms) - 1
+    job.logs[last].wall_offset_ns = round(ahead_ms * MILLISECOND_NS)
+    for rank, ms in enumerate(at_ms):
+        job.raises(rank)
+        (note,) = job.logs[rank].notes
+        job.logs[rank].notes[0] = replace(note, time_ns=job.now_ns + round(ms * MILLISECOND_NS))
+    return first_of(found_in(job, **more), Raised)
+
+
+def test_which_of_several_ranks_raised_first_is_said() -> None:
+    first = raised_alike(900, 1400, 500)
+    assert first.ranks == (2, 0, 1) and first.first_by_ns == 400 * MILLISECOND_NS - 2000
+    assert "rank 2 raised it first, 400 ms before the others" in first.lines
+    assert first.to_json()["first_by_ns"] == first.first_by_ns
+    assert "rank 1 raised it first, 2.0 s before rank 0" in raised_alike(2500, 500).lines
+
+
+@pytest.mark.parametrize(
+    ("at_ms", "more"),
+    [
+        ((5, 9, 900), {}),  # one that waits for a CPU is later than it seems
+        ((500, 900), {"emulated": "dp=2"}),
+        ((500, 900), {"clocks_agree": False}),
+        ((500, 900), {"ahead_ms": 20}),  # set between two starts, or of another machine that nobody told of
+        ((500, 900), {"nodes": {0: "n1", 1: "n2"}}),  # with one collective in common
+        ((500, 505), {"nodes": {0: "n1", 1: "n2"}, "calls": 20, "ahead_ms": 25}),
+    ],
+)
+def test_nothing_is_said_of_the_first_where_clocks_do_not_tell(at_ms: tuple[float, ...], more: dict[str, Any]) -> None:
+    first = raised_alike(*at_ms, **more)
+    assert len(first.ranks) == len(at_ms) and first.first_by_ns == 0
+    assert "raised it first" not in "\n".join(first.lines)
+
+
+def test_ranks_of_several_nodes_are_compared_as_far_as_their_clocks_are_known() -> None:
+    first = raised_alike(900, 500, 850, nodes={0: "n1", 1: "n1", 2: "n2"}, calls=20, ahead_ms=25)
+    assert first.ranks == (1, 2, 0)
+    assert "rank 1 raised it first, 375 ms before the others" in first.lines

@@ -16,14 +16,16 @@ from tiny_log import TinyLog
 
 from prismdbg.capsule import layout
 from prismdbg.capsule.capsule_dir import CapsuleWriter
+from prismdbg.capsule.log.reader import read_log
 from prismdbg.capsule.manifest import Incident, IncidentKind
-from prismdbg.capsule.stacks import FROM_OUTSIDE, JobStacks, RankStacks, ThreadStack
+from prismdbg.capsule.stacks import FROM_OUTSIDE, HangPlace, JobStacks, RankStacks, ThreadStack
 from prismdbg.diagnosis.failures import Died
 from prismdbg.diagnosis.verdict import Certainty
 from prismdbg.diagnosis.why import Diagnosis, diagnose
 from prismdbg.errors import CapsuleError, UsageError
 from prismdbg.jobs import evidence as evidence_module
 from prismdbg.jobs.evidence import gather
+from prismdbg.jobs.replay.silence import recorded_silence
 from prismdbg.jobs.storage.kept_stacks import keep_stacks
 from prismdbg.jobs.storage.pack import pack
 from prismdbg.jobs.storage.run_folder import RunFolder, describe_run
@@ -783,3 +785,17 @@ def test_a_capsule_of_a_job_that_goes_on_is_no_hang(kind: IncidentKind, is_told:
         writer.finish(replace(MANIFEST, incident=incident, created_ns=TOLD_NS))
     verdicts = diagnose(gather(tmp_path / "capsule")).verdicts
     assert [verdict.kind for verdict in verdicts if verdict.kind == "stopped"] == ["stopped"] * is_told
+
+
+def test_of_the_capsule_of_a_hang_it_is_when_that_was_found(tmp_path: Path) -> None:
+    """The machine was suspended for eight hours before, for which its clock counts and that of the log does not."""
+    hang = HangPlace(identity="group 0 #7", waiting=(0,), never_came={1: ""})
+    taken = JobStacks(taken_wall_ns=TOLD_NS, attempt=0, ranks={}, hang=hang)
+    incident = Incident(kind=IncidentKind.HANG, text="rank 0 waited")
+    made = replace(MANIFEST, incident=incident, created_ns=TOLD_NS + 8 * 3600 * SECOND_NS)
+    capsule = make_capsule(tmp_path / "capsule", made, stacks=taken.to_json())
+
+    assert gather(capsule.path).ended_wall_ns == TOLD_NS
+    log = read_log(capsule.log)
+    ended_ns = max(call.time_completed_ns or 0 for call in log.collectives)
+    assert recorded_silence(capsule, log).hung_s == (TOLD_NS - log.wall_offset_ns - ended_ns) / SECOND_NS

@@ -78,6 +78,38 @@ def test_a_thread_that_ended_still_counts(tmp_path: Path) -> None:
     assert found.last("rank 3.1", names.THREADS_CPU_TIME) == 5040
 
 
+def test_of_threads_that_come_and_go_the_times_are_added_up_and_nothing_else_is_kept(tmp_path: Path) -> None:
+    """As where a program starts one for each step. Their numbers come again."""
+    rank_tree(tmp_path)
+    found, ranks = Collected(), collector(tmp_path)
+    ranks.sample(found)
+    for number in range(1000):
+        thread = tmp_path / "proc" / str(PID) / "task" / str(PID + 2 + number % 300)
+        write(thread, schedstat="9 2 1\n")
+        ranks.sample(found)
+        shutil.rmtree(thread)
+    ranks.sample(found)
+    assert len(ranks._ranks["3.1"].threads) == 2
+    ranks.close()
+    for name, begun, each in ((names.THREADS_CPU_TIME, 5040, 9), (names.THREADS_RUN_QUEUE_WAIT, 708, 2)):
+        values = found.values("rank 3.1", name)
+        assert values == sorted(values) and values[-1] == begun + 1000 * each
+
+
+@pytest.mark.parametrize(("ran", "waited"), [(3, 9), (50, 1), (3, 1)])
+def test_the_times_do_not_fall_where_the_number_of_a_thread_comes_again_at_once(
+    ran: int, waited: int, tmp_path: Path
+) -> None:
+    rank_tree(tmp_path)
+    found, ranks = Collected(), collector(tmp_path)
+    ranks.sample(found)
+    (tmp_path / "proc" / str(PID) / "task" / str(PID + 1) / "schedstat").write_text(f"{ran} {waited} 1\n")
+    ranks.sample(found)
+    ranks.close()
+    assert found.values("rank 3.1", names.THREADS_CPU_TIME) == [5040, 5040 + ran]
+    assert found.values("rank 3.1", names.THREADS_RUN_QUEUE_WAIT) == [708, 708 + waited]
+
+
 def test_without_schedstat_the_times_are_missing(tmp_path: Path) -> None:
     rank_tree(tmp_path)
     (tmp_path / "proc" / str(PID) / "schedstat").unlink()

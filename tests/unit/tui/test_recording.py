@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from capsules import make_capsule
+from capsules import MANIFEST, make_capsule
 from prismdbg_tui.session.pattern import rows_of
 from prismdbg_tui.session.recorded_call import Sources
 from prismdbg_tui.session.verdicts import Verdicts
@@ -17,6 +18,7 @@ from tiny_log import TinyLog
 
 from prismdbg.capsule.log import format as fmt
 from prismdbg.capsule.log.reader import read_log
+from prismdbg.capsule.stacks import HangPlace, JobStacks
 from prismdbg.errors import CapsuleError, UsageError
 from prismdbg.log.columns import read_columns
 from prismdbg.model.collective import Frame, TensorMeta
@@ -148,3 +150,13 @@ def test_lines_are_counted_as_python_counts_them(tmp_path: Path) -> None:
     seen = Sources(make_capsule(tmp_path / "capsule")).around(Frame(str(tmp_path / "train.py"), 4, "main"))
     assert seen.lines[0] == "first" and seen.lines[seen.line - seen.first] == "fourth"
     assert seen.lines[2] == "third\x1c\u2028\x85 é"
+
+
+def test_what_hung_is_drawn_until_that_was_found(tmp_path: Path) -> None:
+    """Not until the capsule was made by the clock of a machine that was suspended meanwhile."""
+    log = read_columns(varied(tmp_path / "log"))
+    hang = HangPlace(identity="group 0 #3", waiting=(0,), never_came={1: ""})
+    taken = JobStacks(taken_wall_ns=log.wall_offset_ns + 10**9, attempt=0, ranks={}, hang=hang)
+    made = replace(MANIFEST, created_ns=log.wall_offset_ns + 8 * 3600 * 10**9)
+    capsules = [make_capsule(tmp_path / "asked", made), make_capsule(tmp_path / "hung", made, stacks=taken.to_json())]
+    assert [Recording(capsule, log).seen_until_ns for capsule in capsules] == [8 * 3600 * 10**9, 10**9]

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prismdbg.capsule.capsule_dir import Capsule
-from prismdbg.capsule.stacks import HangPlace, JobStacks, capsule_stacks
+from prismdbg.capsule.stacks import HangPlace, JobStacks, capsule_stacks, known_until_ns
 from prismdbg.diagnosis.stack_positions import position_lines
 from prismdbg.errors import CapsuleError
 from prismdbg.jobs.capture.packed_telemetry import packed_telemetry
@@ -133,9 +133,10 @@ class Recording:
 
     @cached_property
     def seen_until_ns(self) -> int:
-        """When the capsule was made: so long did whatever had not ended go on. The log's end, where that is absurd."""
-        made_ns = self.capsule.manifest.created_ns - self.columns.wall_offset_ns
-        return made_ns if 0 < made_ns - self.log_until_ns < DAY_NS else self.log_until_ns
+        """When the hang was found, or the capsule was made: so long did whatever had not ended go on. The log's end,
+        where that is absurd."""
+        until_ns = known_until_ns(self.capsule.manifest, self.taken) - self.columns.wall_offset_ns
+        return until_ns if 0 < until_ns - self.log_until_ns < DAY_NS else self.log_until_ns
 
     @cached_property
     def is_nonfinite(self) -> Bools:

@@ -25,6 +25,7 @@ from prismdbg.model.durations import duration
 
 BEAT_S = 1.0
 LOOK_NS = 2_000_000_000
+MOST_LOSSES = 8  # of one node that are told: the list of problems has an end
 MOST_HELD = 16  # of the times in which ranks were held
 
 
@@ -184,14 +185,16 @@ class NeighbourWatch:
         if silence is not None and silence.is_too_long:
             self._lost[silence.node.name] = silence
             self._losses[silence.node.name] += 1
-            self._tell(self._text(silence))
+            if self._losses[silence.node.name] <= MOST_LOSSES:
+                self._tell(self._text(silence))
 
     def _find_again(self) -> None:
         for name, silence in list(self._lost.items()):
             silent_s = silence.seconds
             if beat_of(silence.node) != -1 and silence.heard():
                 del self._lost[name]
-                self._tell(f"node {name} is heard of again, after {duration(silent_s)}")
+                if self._losses[name] < MOST_LOSSES:
+                    self._tell(f"node {name} is heard of again, after {duration(silent_s)}")
 
     def _next_silence(self) -> Silence | None:
         """Of the next node that goes on; None if it was heard of. Only one that was not is asked whether it ended."""
@@ -214,7 +217,9 @@ class NeighbourWatch:
         ranks = sorted(rank for rank, owner in nodes_of_ranks(self._run).items() if owner == name)
         whose = f" with rank{'s' if len(ranks) > 1 else ''} {', '.join(ranks)}" if ranks else ""
         again = f" once more ({losses} times so far)" if losses > 1 else ""
+        is_last = losses == MOST_LOSSES
+        rest = "; further losses of this node are not reported: `prismdbg status` shows its state" if is_last else ""
         return (
             f"node {name}{whose} has been silent for {silence.seconds:.0f} s{again}: "
-            "it, its supervisor or its network is lost"
+            f"it, its supervisor or its network is lost{rest}"
         )

@@ -115,6 +115,19 @@ def test_who_is_heard_of_again_is_watched_again(nodes: Nodes) -> None:
     assert again == silent.replace(":", " once more (2 times so far):"), "the ledger keeps each text once"
 
 
+def test_a_node_that_comes_and_goes_leaves_room_for_other_problems(nodes: Nodes) -> None:
+    """The list of problems has an end, and a network may be bad for weeks."""
+    nodes.go_on(5)
+    for _ in range(heartbeat.MOST_LOSSES + 4):
+        nodes.go_on(13, other_lives=False)
+        nodes.go_on(2)
+    assert len(nodes.told) == 2 * heartbeat.MOST_LOSSES - 1, nodes.told
+    assert nodes.told[-1] == (
+        "node n2 has been silent for 11 s once more (8 times so far): it, its supervisor or its network is lost; "
+        "further losses of this node are not reported: `prismdbg status` shows its state"
+    )
+
+
 def test_in_a_folder_that_is_full_a_node_is_not_lost_to_status_and_capture(nodes: Nodes) -> None:
     heart = nodes.hearts[1]
     heart.once()
