@@ -206,9 +206,10 @@ class LogColumns:
         return replace(left, steps=steps, earlier_marks=earlier, notes=notes, summary=summary)
 
     def newest(self, count: int) -> LogColumns:
-        """With so many of its last rows, and a summary of what is before, as a summary of a segment is."""
+        """With so many of its last rows, and a summary of what is before, as a summary of a segment is: of one of many
+        ranks."""
         if len(self) <= count:
-            return self
+            return replace(self, summary=step_rows.of_many(self.summary))
         whole_from = int(self.record_id[-count])
         before = self.record_id < whole_from
         stays = ~before | (self.ended_ns == NOT_ENDED)
@@ -216,6 +217,7 @@ class LogColumns:
         summary = np.concatenate([self.summary, self._rows_of_steps(rows)])
         stays |= self._is_single & self.nonfinite
         stays[self._first_of_runs(np.flatnonzero(before & self.nonfinite), summary)] = True
+        summary = step_rows.of_many(summary)
         return replace(self.only(np.flatnonzero(stays)), summary=summary, whole_from=whole_from)
 
     def _first_of_runs(self, rows: Ints, of_steps: step_rows.Rows) -> Ints:
@@ -328,8 +330,9 @@ class Bodies:
 
     def damaged(self, row: int) -> str:
         """What an error says of a row that cannot be decoded."""
-        offset = int(self.issue_slot[row]) * seg.SLOT_BYTES
-        return f"{self.paths[int(self.issue_segment[row])]} is damaged at offset {offset}"
+        segment, offset = int(self.issue_segment[row]), int(self.issue_slot[row]) * seg.SLOT_BYTES
+        where = "" if segment in self.kept else f" at offset {offset}"
+        return f"{self.paths[segment]} is damaged{where}"
 
     def _body(self, segment: int, slot: int) -> bytes:
         if segment not in self.kept and segment not in self._held:
@@ -515,8 +518,7 @@ class _Reading:
         if self._others(words, others, path) < len(words):
             return False
         self._begin(begun)
-        self.kept[len(self.paths)] = words
-        self._add_records(words, places, path, end)
+        self._add_kept(words, places, path, end)
         self.read_from_later = True
         return True
 
@@ -528,10 +530,18 @@ class _Reading:
         places = seg.find_records(words, path)
         self.damage = places.damage
         cut = self._others(words, places.others, path)
-        if any(kind == fmt.Kind.SEGMENT for kind, _ in places.others):  # a preface: another one may take its place
-            self.kept[len(self.paths)] = words
-        self._add_records(words, places, path, cut)
+        is_preface = any(kind == fmt.Kind.SEGMENT for kind, _ in places.others)
+        (self._add_kept if is_preface else self._add_records)(words, places, path, cut)
         return places.closed and self.damage is None
+
+    def _add_kept(self, words: seg.Words, places: seg.Places, path: Path, cut: int) -> None:
+        """Of a summary or a preface, another of which may take its place. Most of it is rows of steps and notes."""
+        of_kind = [each[each < cut] for each in (places.issues, places.completions, places.waits)]
+        kept, moved = seg.only_records(words, np.concatenate(of_kind))
+        issues, completions, waits = np.split(moved, np.cumsum([len(each) for each in of_kind[:-1]]))
+        places = replace(places, issues=issues, completions=completions, waits=waits)
+        self.kept[len(self.paths)] = kept
+        self._add_records(kept, places, path, len(kept))
 
     def _add_records(self, words: seg.Words, places: seg.Places, path: Path, cut: int) -> None:
         at = len(self.paths)

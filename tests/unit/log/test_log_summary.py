@@ -219,6 +219,37 @@ def test_there_are_never_more_rows_than_may_be(steps: int, most: int) -> None:
     assert found["first_step"][0] == 0 and found["last_step"][-1] == steps - 1
 
 
+def rows_of_steps(steps: list[int], bad: list[int] = []) -> step_rows.Rows:  # noqa: B006
+    rows = np.zeros(len(steps), dtype=step_rows.ROW)
+    rows["first_step"] = rows["last_step"] = steps
+    rows["nonfinite"] = np.isin(steps, bad)
+    rows["collectives"], rows["payload_segment"] = 1, -1
+    return rows
+
+
+@given(st.lists(st.integers(0, 90), min_size=1, max_size=60), st.sets(st.integers(0, 90)), st.integers(1, 30))
+def test_of_one_of_many_ranks_there_are_never_more_rows(steps: list[int], bad: set[int], most: int) -> None:
+    found = step_rows.of_many(rows_of_steps(steps, [*bad]), most)
+    assert len(found) <= max(most, 1) and found["collectives"].sum() == len(steps)
+    assert found["first_step"].min() == min(steps) and found["last_step"].max() == max(steps)
+    assert found["nonfinite"].sum() == len([step for step in steps if step in bad])
+
+
+def test_rows_of_many_ranks_are_of_the_same_steps() -> None:
+    """Whoever compares them does not find a late rank else. A segment may end within any step."""
+    one = step_rows.of_many(rows_of_steps([*range(1000)]), 64)
+    other = step_rows.of_many(rows_of_steps(sorted([*range(1001), *range(0, 1000, 97)])), 64)
+    spans = [set(zip(rows["first_step"].tolist(), rows["last_step"].tolist(), strict=True)) for rows in (one, other)]
+    assert len(spans[0] & spans[1]) > 40
+    assert [(step, step) in spans[0] for step in (999, 980, 900)] == [True, True, False]
+
+
+def test_a_row_with_nan_stays_a_step() -> None:
+    rows = step_rows.of_many(rows_of_steps([*range(1000)], [70, 500]), 64)
+    bad = rows[rows["nonfinite"] > 0]
+    assert bad["first_step"].tolist() == bad["last_step"].tolist() == [70, 500]
+
+
 def test_what_no_summary_has_is_unknown(tmp_path: Path) -> None:
     write(tmp_path, ["issue", "complete", "segment", "issue", "complete", "segment", "issue"])
     event_segments(tmp_path)[0][1].unlink()
