@@ -63,7 +63,7 @@ _DECODED = frozenset(
 _SENT = {"record_id": 0, "flags": 7, "fingerprint": 10}
 _WAIT = {"record_id": 0, "waited_ns": 1, "waiting_thread": 2}
 LAST_BYTES = fmt.EVENT_SEGMENT_BYTES + 1  # a whole segment at least: the newest one may have just begun
-_SEGMENTS_HELD = 8  # of 4 MiB
+_HELD_BYTES = 8 * fmt.EVENT_SEGMENT_BYTES  # of each log, of segments whose rows are decoded
 _SINGLE_READS = 64  # of a segment, before it is read as a whole and held
 _TRIES = 3
 
@@ -353,7 +353,7 @@ class Bodies:
     def _read_once(self, segment: int) -> seg.Words:
         if segment not in self._held:
             self._held[segment] = _read(self.paths[segment])
-            if len(self._held) > _SEGMENTS_HELD:
+            while len(self._held) > 1 and sum(words.nbytes for words in self._held.values()) > _HELD_BYTES:
                 self._held.popitem(last=False)
         return self._held[segment]
 

@@ -6,10 +6,12 @@ import os
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 from test_log_folding import SEGMENT_BYTES, long_log
 from tiny_log import TinyLog
 
+from prismdbg.capsule.log import format as fmt
 from prismdbg.capsule.log import reader
 from prismdbg.capsule.log.follower import LogFollower
 from prismdbg.capsule.log.reader import event_segments, read_log
@@ -19,6 +21,7 @@ from prismdbg.log.joining import APART, join
 from prismdbg.log.summary import preface_of_capsule, summarize
 
 PARTS = 4
+_FILLS = 63  # a kind that no reader knows
 
 
 def numbers(folder: Path) -> list[int]:
@@ -119,6 +122,20 @@ def test_a_reader_finds_each_record_once_whenever_it_looks(tmp_path: Path, monke
     monkeypatch.setattr(Path, "unlink", seen)
     join(tmp_path, PARTS * SEGMENT_BYTES)
     assert len(left) == 10
+
+
+def test_whoever_reads_all_rows_holds_no_more_than_of_a_log_that_is_not_joined(tmp_path: Path) -> None:
+    log = TinyLog(tmp_path, segment_bytes=fmt.EVENT_SEGMENT_BYTES)
+    for number in range(20):
+        log.complete(log.issue(number, 1))
+        log.append(_FILLS, bytes(fmt.EVENT_SEGMENT_BYTES - log.offset - 64))
+        log.next_segment()
+    join(tmp_path)
+    assert max(path.stat().st_size for _, path in event_segments(tmp_path)) >= 8 * fmt.EVENT_SEGMENT_BYTES - (1 << 20)
+    columns = read_columns(tmp_path)
+    (ids,) = columns.bodies.fields(np.arange(len(columns)), fmt.ISSUE, (0,))
+    assert ids.tolist() == columns.record_id.tolist() == [*range(20)]
+    assert sum(words.nbytes for words in columns.bodies._held.values()) <= 32 << 20
 
 
 def test_whoever_follows_goes_on_behind_what_was_joined(tmp_path: Path) -> None:
