@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from prismdbg.capsule.log import format as fmt
 from prismdbg.log import segment as seg
+from prismdbg.log.log_parts import Words
 from prismdbg.log.segment import Ints
 
 MOST_ROWS = 1 << 15  # of 72 bytes: beyond, old rows are of several steps
@@ -35,7 +36,7 @@ _NONE = np.iinfo(np.int64).max
 assert ROW.itemsize == fmt.STEPS.size
 
 
-def rows_of(words: seg.Words, places: seg.Places) -> Rows:
+def rows_of(words: Words, places: seg.Places) -> Rows:
     """Of a segment: one for each step in which it issues something, in their order. A collective counts as waited for
     if it also completes in the segment."""
     issues = places.issues
@@ -100,7 +101,7 @@ def rows_of_calls(
     return rows
 
 
-def _endings(words: seg.Words, completions: Ints, ids: Ints) -> tuple[Ints, Ints, NDArray[np.bool_], Ints]:
+def _endings(words: Words, completions: Ints, ids: Ints) -> tuple[Ints, Ints, NDArray[np.bool_], Ints]:
     """By issue when it ended (-1: not here), its flags, whether it failed, and the payload segment (-1: none)."""
     ended, flags = np.full(len(ids), -1, dtype=np.int64), np.zeros(len(ids), dtype=np.int64)
     failed, payload = np.zeros(len(ids), dtype=np.bool_), np.full(len(ids), -1, dtype=np.int64)
@@ -190,7 +191,7 @@ def by_step(rows: Rows) -> Rows:
     return _merged(rows, np.flatnonzero(np.append(True, ~same)))
 
 
-def at(words: seg.Words, others: Iterable[tuple[int, int]]) -> Rows:
+def at(words: Words, others: Iterable[tuple[int, int]]) -> Rows:
     """Of the records of kind STEPS among these; of a damaged log one may have any length."""
     bodies = [seg.body(words, slot) for kind, slot in others if kind == _STEPS]
     return np.frombuffer(b"".join(body for body in bodies if len(body) % ROW.itemsize == 0), dtype=ROW)
