@@ -25,6 +25,7 @@ from prismdbg.jobs.record.record import RecordRequest
 from prismdbg.jobs.storage.log_memory import TOLD_BYTES
 from prismdbg.log.folding import ESTIMATED_AFTER_NS, ESTIMATED_FROM
 from prismdbg.log.joining import JOINED_BYTES
+from prismdbg.log.step_rows import MOST_OF_MANY
 from prismdbg.rank.c10d.store import MANY_RANKS
 from prismdbg.rank.recording.inputs import outcomes
 from prismdbg.runtime.limits import MARGIN_BYTES
@@ -160,6 +161,7 @@ def test_no_guarantee_is_without_a_row(name: str, heading: str, at_least: int) -
         ("docs/recording.md", "wrong by more than a factor of {}", FAR_OFF),
         ("docs/how-recording-works.md", "payloads of up to {} KiB are written into segments", SMALL_BYTES >> 10),
         ("docs/many-nodes.md", "joined into files of up to {} MiB", JOINED_BYTES >> 20),
+        ("docs/many-nodes.md", "of which it keeps {:,} rows for each rank", MOST_OF_MANY),
         ("docs/replaying.md", "Up to {} KiB of output are noted per program", outcomes.MOST_OUTPUT_BYTES >> 10),
         ("docs/replaying.md", "and {} programs and", outcomes.MOST_PROGRAMS),
         ("docs/replaying.md", "programs and {} MiB per rank", outcomes.MOST_BYTES >> 20),
