@@ -34,7 +34,7 @@ def bytes_of(tensors: Iterable[torch.Tensor]) -> int:
 
 
 def is_capturing() -> bool:
-    """Whether a CUDA graph captures what is issued now."""
+    """Whether a CUDA graph is made of what the calling thread's stream is given."""
     return torch.cuda.is_initialized() and bool(torch.cuda.is_current_stream_capturing())
 
 
