@@ -421,6 +421,7 @@ def _manifest(parts: Ingredients, recorded: _Recorded, whole_from: Moment) -> Ma
     if whole_from > recorded.start:
         where = "" if whole_from > recorded.end else f" before {whole_from}"
         notes.append(f"not replayable{where}: data that the rank received was not kept")
+    notes += [str(note.data.get("text", "")) for note in log.notes if note.kind == "not_kept"][-1:]
     if starts_too_late(parts.incident.kind, parts.origin, recorded.span, recorded.end):
         notes.append(NO_STEP_BEFORE)
     notes += [
