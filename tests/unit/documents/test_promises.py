@@ -373,6 +373,19 @@ def test_errors_of_a_cluster_files_formula_are_those_of_the_results(op: str) -> 
     assert f"| {op.replace('_', '-')} | {' | '.join(f'{mean} ({signed})' for mean, signed in places)} |" in page
 
 
+@pytest.mark.parametrize("op", ["all_reduce", "all_gather", "send"])
+def test_errors_of_a_cluster_files_tables_are_those_of_the_results(op: str) -> None:
+    page = (ROOT / "docs" / "prediction.md").read_text()
+    means = re.findall(rf"^- tables, {op}, \d x \d: mean (\S+ %)", RESULTS, re.MULTILINE)
+    row = re.search(rf"^\| {op.replace('_', '-')} \|(( [\d.]+ % \|| +\|)+)$", page, re.MULTILINE)
+    assert row is not None and re.findall(r"[\d.]+ %", row[1]) == means
+    row = re.search(r"^\| tables, every .*: (\S+ %) \| (\S+ %) ", RESULTS, re.MULTILINE)
+    assert row is not None
+    assert (
+        f"a mean error of {row[2]}\nin the other fifth, and the regressors one of {row[1]} in the same shapes" in page
+    )
+
+
 def test_causes_named_right_are_those_of_the_results() -> None:
     page = (ROOT / "docs" / "telemetry.md").read_text()
     text = RESULTS.partition("## Telemetry: why a rank was late\n")[2].partition("\n## ")[0]
