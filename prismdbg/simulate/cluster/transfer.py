@@ -94,6 +94,15 @@ def is_carried(cluster: ClusterModel, op: str, size_bytes: int, where: Geometry)
     return not is_known or curve.clamped(size_bytes) != size_bytes
 
 
+def has_unknown_links(cluster: ClusterModel, op: str, where: Geometry) -> bool:
+    """Whether the time is that of as many links between nodes as the group has ranks in each, and nothing says that a
+    node has so many."""
+    tier, calibration = cluster.tiers[where.tier], cluster.calibration
+    is_known = tier.node_rate > 0 or tier.rate == 0 or op in tier.measured
+    is_calibrated = calibration is not None and calibration.nodes > 0
+    return where.nodes > 1 and where.local > 1 and where.inside < where.tier and not is_known and not is_calibrated
+
+
 def point_to_point_ns(cluster: ClusterModel, size_bytes: int, tier: int, sharing: int) -> int:
     """`sharing`: ranks of the node that send along this channel out of it; 0 inside a node."""
     link = cluster.tiers[tier]
