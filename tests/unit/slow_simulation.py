@@ -283,13 +283,17 @@ class SlowSimulation:
         if len(set(nodes)) > 1 and any(tier.node_rate for tier in self.cluster.tiers):
             leaving = [g for g in groups if len({self._node(r) for r in g}) > 1]
             sharing = max(sum(any(self._node(r) == n for r in g) for g in leaving) for n in set(nodes))
+        parts = [tuple(r for r in members if self._node(r) == n) for n in set(nodes)]
+        counts = [len(part) for part in parts]
         return Geometry(
             members=len(members),
             tier=self._tier(members),
-            nodes=len(set(nodes)),
-            local=min(nodes.count(n) for n in nodes),
+            nodes=len(parts),
+            local=min(counts),
             sharing=sharing,
             beside=beside,
+            inside=max(self._tier(part) for part in parts),
+            most=max(counts) if len(set(counts)) > 1 else 0,
         )
 
     def _leaving(self, sender: int, channel: Toward) -> int:

@@ -31,16 +31,18 @@ _SOME = 0.005  # of the communication: less is not worth a doubt
 class Part:
     """One cohort: its ranks do `entries`, their communication taking `transfer_ns` on average, by entry.
 
-    ranks: how many, by standing. beyond: by entry, whether its group or size lies outside of what was measured.
-    apart_ns: by entry, how much of `transfer_ns` is between more nodes than were measured together.
+    ranks: how many, by standing. The rest is by entry, how much of `transfer_ns` is not reliable: beyond_ns, in groups
+    or of sizes that were not measured; apart_ns, between more nodes than were measured together; guessed_ns, over as
+    many links of a node as a group has ranks in it, where nothing says that there are so many.
     """
 
     entries: Entries
     computed_ns: Sequence[int]
     transfer_ns: NDArray[np.float64]
     ranks: Mapping[Standing, int]
-    beyond: NDArray[np.bool_]
+    beyond_ns: NDArray[np.float64]
     apart_ns: NDArray[np.float64]
+    guessed_ns: NDArray[np.float64]
 
 
 def judge(
@@ -121,6 +123,7 @@ class _Doubts:
             self._calibrated(self.cluster.calibration) if by_formula and self.cluster.calibration else "",
             self._beyond() if by_formula else "",
             self._apart(self.cluster.calibration) if by_formula and self.cluster.calibration else "",
+            self._guessed() if by_formula else "",
             "the slowdown of computation and communication at the same time: the cluster file has no values for it"
             if by_formula and self._overlaps()
             else "",
@@ -169,7 +172,7 @@ class _Doubts:
         )
 
     def _beyond(self) -> str:
-        share = self._of_communication([float(part.transfer_ns[part.beyond].sum()) for part in self.parts])
+        share = self._of_communication([float(part.beyond_ns.sum()) for part in self.parts])
         return f"{share:.0%} of the communication time: its groups or sizes were not measured" if share > _SOME else ""
 
     def _apart(self, calibration: Calibration) -> str:
@@ -177,6 +180,11 @@ class _Doubts:
         between = "nodes" if calibration.nodes == 1 else f"more than {calibration.nodes} nodes"
         measured = f"the calibration measured {counted(calibration.nodes, 'node')}"
         return f"links between {between}, {share:.0%} of the communication time: {measured}" if share > _SOME else ""
+
+    def _guessed(self) -> str:
+        share = self._of_communication([float(part.guessed_ns.sum()) for part in self.parts])
+        why = "the links of a node are not known, without node_bandwidth each rank has one"
+        return f"rates between nodes, {share:.0%} of the communication time: {why}" if share > _SOME else ""
 
     def _of_communication(self, times_ns: Sequence[float]) -> float:
         """`times_ns`: of a rank of each part."""

@@ -95,7 +95,8 @@ class ClusterModel:
     processors: how much longer a rank computes, by the ranks of its node, all of which are taken to compute at once.
     shared_links: how much longer a collective inside a node takes, by the groups of its channel in that node.
     compute_ppm, link_ppm: by rank, where it is not one million; larger is slower. is_measured: whether latencies and
-    rates come from measurements on these machines.
+    rates come from measurements on these machines. measured_on: of a cluster with other links than the one that the
+    tables of its tiers were measured on, that one.
     """
 
     tiers: tuple[Tier, ...]
@@ -110,6 +111,7 @@ class ClusterModel:
     link_ppm: Mapping[int, int] = field(default_factory=dict)
     is_measured: bool = False
     calibration: Calibration | None = None
+    measured_on: ClusterModel | None = None
 
     def algorithm(self, op: str, size_bytes: int) -> Algorithm | None:
         """None where nothing was chosen."""

@@ -2,7 +2,7 @@
 
 measured: false                          # whether these figures were measured on these machines
 ranks_per_node: 8
-tiers:                                   # from the nearest to the farthest
+tiers:                                   # from the nearest to the farthest; without node_bandwidth each rank has a link
   nvlink: {spans: node, latency: 2 us, bandwidth: 450 GB/s}
   fabric: {spans: job, latency: 6 us, bandwidth: 50 GB/s, node_bandwidth: 400 GB/s}
 algorithms:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol
 
 
@@ -35,7 +35,8 @@ class Curve:
 
     def is_of(self, where: Lies) -> bool:
         """Also where that cannot be known."""
-        return self.members == where.members and self.nodes in (0, where.nodes)
+        is_even = self.members == where.nodes * where.local
+        return self.members == where.members and (not self.nodes or (self.nodes == where.nodes and is_even))
 
     def time_ns(self, size_bytes: int) -> float:
         """Within what was measured; the nearest end outside of it."""
@@ -52,9 +53,6 @@ class Curve:
     def clamped(self, size_bytes: int) -> int:
         """The nearest size within what was measured."""
         return min(max(size_bytes, self.sizes_bytes[0]), self.sizes_bytes[-1])
-
-    def slower(self, ppm: int) -> Curve:
-        return replace(self, times_ns=tuple(max(time_ns * ppm // 10**6, 1) for time_ns in self.times_ns))
 
 
 def nearest(curves: Sequence[Curve], where: Lies) -> Curve:

@@ -4,7 +4,8 @@
 ring's all-reduce takes 2(n-1) L + 2(n-1)/n S/B, its all-gather and reduce-scatter half of it; a tree takes L for each
 of its levels and S/B each way; hierarchical is a ring in each node, one between nodes, and one in the node. Where a
 group has k ranks in each of several nodes, it has k rings or trees, and B is the rate of k links, but at most the rate
-inside a node, through which all of it goes, too. An all-to-all of k ranks in a node takes (n-1) L + (n-k)/n S/B.
+inside a node, through which all of it goes, too. An all-to-all of k ranks in a node takes (n-1) L + (n-k)/n S/B, where
+B is the rate of one of them; if the same link leads to its own node, all (n-1)/n S go over it.
 Where times were measured they count, and the formula only says how they go on to other groups, sizes and shared links.
 """
 
@@ -33,6 +34,7 @@ class Geometry:
 
     `sharing`: how many groups of the same kind use the links of the busiest of its nodes.
     beside: of a group inside a node, how many groups of the same kind lie in that node, with itself.
+    inside: the nearest tier that holds its members in any one node. most: most members in one node, 0 for `local`.
     """
 
     members: int
@@ -41,6 +43,8 @@ class Geometry:
     local: int
     sharing: int
     beside: int = 1
+    inside: int = 0
+    most: int = 0
 
 
 def collective_ns(cluster: ClusterModel, op: str, size_bytes: int, where: Geometry) -> int:
@@ -55,22 +59,29 @@ def _alone_ns(cluster: ClusterModel, op: str, size_bytes: int, where: Geometry) 
     if not curves:
         return formula_ns(cluster, op, size_bytes, where)
     curve = nearest(curves, where)
-    known_bytes = curve.clamped(size_bytes)
-    measured_ns = curve.time_ns(size_bytes)
-    if known_bytes == size_bytes and curve.is_of(where) and where.sharing <= 1:
-        return round(measured_ns)
+    there = _measured_at(cluster, curve, where)
     return _carried_ns(
-        measured_ns,
+        curve.time_ns(size_bytes),
         formula_ns(cluster, op, size_bytes, where),
-        formula_ns(cluster, op, known_bytes, _measured_at(curve, where)),
+        formula_ns(cluster.measured_on or cluster, op, curve.clamped(size_bytes), there),
     )
 
 
-def _measured_at(curve: Curve, where: Geometry) -> Geometry:
-    """On the links of `where`, and alone on them."""
+def _measured_at(cluster: ClusterModel, curve: Curve, where: Geometry) -> Geometry:
+    """On the links of `where`, and alone on them; as neighbours, unless the group is the same."""
+    alone = replace(where, sharing=min(where.sharing, 1))
+    if curve.is_of(where):
+        return alone
     nodes = curve.nodes or min(where.nodes, curve.members)
-    local = curve.members // nodes if curve.nodes else min(where.local, curve.members)
-    return replace(where, members=curve.members, nodes=nodes, local=local, sharing=min(where.sharing, 1))
+    local = max(curve.members // nodes, 1)
+    return replace(
+        alone, members=curve.members, nodes=nodes, local=local, most=0, inside=_of_neighbours(cluster, local)
+    )
+
+
+def _of_neighbours(cluster: ClusterModel, ranks: int) -> int:
+    """The nearest tier that holds so many."""
+    return next(number for number, tier in enumerate(cluster.tiers) if not tier.spans or tier.spans >= ranks)
 
 
 def is_carried(cluster: ClusterModel, op: str, size_bytes: int, where: Geometry) -> bool:
@@ -83,23 +94,31 @@ def is_carried(cluster: ClusterModel, op: str, size_bytes: int, where: Geometry)
     return not is_known or curve.clamped(size_bytes) != size_bytes
 
 
+def has_unknown_links(cluster: ClusterModel, op: str, where: Geometry) -> bool:
+    """Whether the time is that of as many links between nodes as the group has ranks in each, and nothing says that a
+    node has so many."""
+    tier, calibration = cluster.tiers[where.tier], cluster.calibration
+    is_known = tier.node_rate > 0 or tier.rate == 0 or op in tier.measured
+    is_calibrated = calibration is not None and calibration.nodes > 0
+    return where.nodes > 1 and where.local > 1 and where.inside < where.tier and not is_known and not is_calibrated
+
+
 def point_to_point_ns(cluster: ClusterModel, size_bytes: int, tier: int, sharing: int) -> int:
     """`sharing`: ranks of the node that send along this channel out of it; 0 inside a node."""
     link = cluster.tiers[tier]
     curves = link.measured.get(SEND)
     if not curves:
         return message_ns(link, size_bytes, sharing)
-    known_bytes = curves[0].clamped(size_bytes)
-    measured_ns = curves[0].time_ns(size_bytes)
-    if known_bytes == size_bytes and sharing <= 1:
-        return round(measured_ns)
-    there_ns = message_ns(link, known_bytes, min(sharing, 1))
-    return _carried_ns(measured_ns, message_ns(link, size_bytes, sharing), there_ns)
+    measured_on = (cluster.measured_on or cluster).tiers[tier]
+    there_ns = message_ns(measured_on, curves[0].clamped(size_bytes), min(sharing, 1))
+    return _carried_ns(curves[0].time_ns(size_bytes), message_ns(link, size_bytes, sharing), there_ns)
 
 
 def _carried_ns(measured_ns: float, formula_here_ns: int, formula_there_ns: int) -> int:
     """What was measured there, here: by the ratio of the formulas."""
-    return round(measured_ns * formula_here_ns / formula_there_ns) if formula_there_ns else round(measured_ns)
+    if formula_here_ns == formula_there_ns or not formula_there_ns:
+        return round(measured_ns)
+    return round(measured_ns * formula_here_ns / formula_there_ns)
 
 
 def formula_ns(cluster: ClusterModel, op: str, size_bytes: int, where: Geometry) -> int:
@@ -145,12 +164,15 @@ def _ring_ns(op: str, size_bytes: int, members: int, latency_ns: int, rate: int)
 
 
 def _all_to_all_ns(cluster: ClusterModel, size_bytes: int, where: Geometry) -> int:
-    """What leaves a node and what stays there are under way at the same time."""
-    tier, stays = cluster.tiers[where.tier], where.local - 1
-    leaves = where.members - where.local
-    between_ns = _bytes_ns(leaves * size_bytes, where.members, _rate(tier, _users(where) * where.local))
-    inside_ns = _bytes_ns(stays * size_bytes, where.members, _inside(cluster, where).rate)
-    return (where.members - 1) * tier.latency_ns + max(between_ns, inside_ns)
+    """What leaves a node and what stays there are under way at the same time, unless one link is for both. The links of
+    a node take longest for the node with the most members: no other sends more.
+    """
+    tier, inside, n, most = cluster.tiers[where.tier], _inside(cluster, where), where.members, where.most or where.local
+    own = n - 1 if inside is tier else n - where.local
+    own_ns = _bytes_ns(own * size_bytes, n, tier.rate)
+    of_node_ns = _bytes_ns(most * (n - most) * size_bytes, n, _share(tier, _users(where)))
+    inside_ns = _bytes_ns((most - 1) * size_bytes, n, inside.rate)
+    return (n - 1) * tier.latency_ns + max(own_ns, of_node_ns, inside_ns)
 
 
 def _hierarchical_ns(cluster: ClusterModel, size_bytes: int, where: Geometry) -> int:
@@ -162,10 +184,8 @@ def _hierarchical_ns(cluster: ClusterModel, size_bytes: int, where: Geometry) ->
 
 
 def _inside(cluster: ClusterModel, where: Geometry) -> Tier:
-    """The links of the group's ranks in a node: the nearest that hold so many, as if they were neighbours."""
-    if where.nodes == 1:
-        return cluster.tiers[where.tier]
-    return next(tier for tier in cluster.tiers if not tier.spans or tier.spans >= where.local)
+    """The links of the group's ranks in a node."""
+    return cluster.tiers[where.tier if where.nodes == 1 else where.inside]
 
 
 def _rate_of_all(cluster: ClusterModel, where: Geometry) -> int:

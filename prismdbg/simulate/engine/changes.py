@@ -66,17 +66,16 @@ class Changes:
             if name not in known:
                 raise UsageError(f"the cluster has no tier {name!r}", hint=f"give one of: {', '.join(known)}")
         tiers = tuple(_slower(tier, self.tier_ppm.get(tier.name, MILLION)) for tier in cluster.tiers)
-        return replace(cluster, tiers=tiers)
+        return replace(cluster, tiers=tiers, measured_on=cluster.measured_on or cluster) if self.tier_ppm else cluster
 
 
 def _slower(tier: Tier, ppm: int) -> Tier:
-    """A rate of 0 is no limit, and stays so; no other becomes one."""
+    """A rate of 0 is no limit, and stays so; no other becomes one. Its tables stay what was measured."""
     return replace(
         tier,
         latency_ns=tier.latency_ns * ppm // MILLION,
         rate=max(tier.rate * MILLION // ppm, 1) if tier.rate else 0,
         node_rate=max(tier.node_rate * MILLION // ppm, 1) if tier.node_rate else 0,
-        measured={op: tuple(curve.slower(ppm) for curve in curves) for op, curves in tier.measured.items()},
     )
 
 

@@ -11,7 +11,12 @@ from numpy.typing import NDArray
 
 from prismdbg.errors import UsageError
 from prismdbg.simulate.cluster.cluster import ClusterModel
-from prismdbg.simulate.cluster.transfer import Geometry, collective_ns, is_carried, point_to_point_ns
+from prismdbg.simulate.cluster.transfer import (
+    collective_ns,
+    has_unknown_links,
+    is_carried,
+    point_to_point_ns,
+)
 from prismdbg.simulate.engine.changes import Delay
 from prismdbg.simulate.engine.program import Program, Step, compile_class
 from prismdbg.simulate.engine.topology import Placed, Topology, slowed_ns
@@ -41,8 +46,9 @@ class Asked:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Call:
-    """One `Asked` as this cohort does it. `nodes`: how many its group spans. carried: whether its time was measured in
-    another group or of another size. alone: nobody outside the cohort takes part, and it is a collective.
+    """One `Asked` as this cohort does it. `nodes`: how many its group spans. carried: 1 where its time was measured in
+    another group or of another size. guessed: 1 where nothing says how many links a node has for it. alone: nobody
+    outside the cohort takes part, and it is a collective.
     """
 
     seam: SharedChannel
@@ -50,7 +56,8 @@ class Call:
     kind: Kind
     transfer_ns: Amount
     nodes: Amount
-    carried: bool
+    carried: Amount
+    guessed: Amount
     alone: bool
     eager: bool
     axis: int | tuple[int, ...]
@@ -264,21 +271,22 @@ class _Calls:
             which = np.roll(which, seam.channel.offset, seam.axes[0])
         is_collective = ask.kind == Kind.COLLECTIVE
         at = self._cohort.cut(which)
+        cluster, geometries = self._topology.cluster, where.geometries
+        modelled = is_collective and ask.duration_ns == MODELLED_NS
+        carried = [modelled and is_carried(cluster, ask.op, ask.size_bytes, each) for each in geometries]
+        guessed = [modelled and has_unknown_links(cluster, ask.op, each) for each in geometries]
         return Call(
             seam=seam,
             place=ask.place,
             kind=ask.kind,
             transfer_ns=amount(times[at]),
-            nodes=amount(np.array([geometry.nodes for geometry in where.geometries])[at]),
-            carried=is_collective and any(self._is_carried(ask, where.geometries[n]) for n in np.unique(at).tolist()),
+            nodes=amount(np.array([each.nodes for each in geometries])[at]),
+            carried=amount(np.array(carried, dtype=np.int64)[at]),
+            guessed=amount(np.array(guessed, dtype=np.int64)[at]),
             alone=is_collective and seam.parties == (self._cohort.number,),
-            eager=not is_collective and 0 < self._topology.cluster.eager_bytes >= ask.size_bytes,
+            eager=not is_collective and 0 < cluster.eager_bytes >= ask.size_bytes,
             axis=seam.axes[0] if len(seam.axes) == 1 else seam.axes,
         )
-
-    def _is_carried(self, ask: Asked, where: Geometry) -> bool:
-        is_modelled = ask.duration_ns == MODELLED_NS
-        return is_modelled and is_carried(self._topology.cluster, ask.op, ask.size_bytes, where)
 
 
 def _check_bound(cluster: ClusterModel, ask: Asked, where: Placed, number: int, time_ns: int) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from math import prod
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from prismdbg.model.meanwhile import one_by_one
 from prismdbg.simulate.assessment import measured_iteration
@@ -21,6 +23,7 @@ from prismdbg.simulate.engine.prepared_cohort import (
     Amount,
     Asked,
     Call,
+    ClassPlan,
     PreparedCohort,
     assemble,
     here_alone,
@@ -192,12 +195,8 @@ def _parts(graph: JobGraph, cluster: ClusterModel, teams: list[Team]) -> list[Pa
 
 
 def _part(graph: JobGraph, cluster: ClusterModel, team: Team, standing_at: Any) -> Part:
-    plan, cohort = team.crew.plan, team.crew.cohort
-    average = np.array([float(np.mean(call.transfer_ns)) for call in team.crew.calls] + [0.0])
-    beyond = np.array(
-        [_is_beyond(graph, cluster, *pair) for pair in zip(team.crew.calls, plan.asked, strict=True)] + [False]
-    )
-    apart_ns = np.array([_apart_ns(cluster, *pair) for pair in zip(team.crew.calls, plan.asked, strict=True)] + [0.0])
+    plan, cohort, calls = team.crew.plan, team.crew.cohort, team.crew.calls
+    asked = list(zip(calls, plan.asked, strict=True))
     ranks = {Standing.OWN: cohort.size}
     if standing_at is not None:
         counts = np.bincount(standing_at[np.ix_(*cohort.coordinates)].ravel(), minlength=len(Standing)).tolist()
@@ -205,17 +204,26 @@ def _part(graph: JobGraph, cluster: ClusterModel, team: Team, standing_at: Any) 
     return Part(
         plan.entries,
         plan.durations_ns.tolist(),
-        average[plan.call_of],
+        _by_entry(plan, [call.transfer_ns for call in calls]),
         ranks,
-        beyond[plan.call_of],
-        apart_ns[plan.call_of],
+        _by_entry(plan, [_beyond_ns(graph, cluster, *each) for each in asked]),
+        _by_entry(plan, [_apart_ns(cluster, *each) for each in asked]),
+        _by_entry(plan, [call.transfer_ns * call.guessed for call in calls]),
     )
 
 
+def _by_entry(plan: ClassPlan, amounts: Sequence[Amount]) -> NDArray[np.float64]:
+    """`amounts`: by call. On average over the ranks of the cohort; 0 where an entry is no communication."""
+    return np.array([*(float(np.mean(each)) for each in amounts), 0.0])[plan.call_of]
+
+
+def _beyond_ns(graph: JobGraph, cluster: ClusterModel, call: Call, asked: Asked) -> Amount:
+    """How much of its transfer nothing like it was measured of."""
+    return call.transfer_ns * (1 if _is_beyond(graph, cluster, call, asked) else call.carried)
+
+
 def _is_beyond(graph: JobGraph, cluster: ClusterModel, call: Call, asked: Asked) -> bool:
-    """Whether nothing like it was measured."""
-    if call.carried:
-        return True
+    """Whether the calibration has measured no such group, or no such size."""
     if cluster.calibration is None or asked.duration_ns != MODELLED_NS:
         return False
     channel = call.seam.channel
@@ -228,12 +236,12 @@ def _is_beyond(graph: JobGraph, cluster: ClusterModel, call: Call, asked: Asked)
     return members > 1 and not (least <= members <= most and smallest <= asked.size_bytes <= largest)
 
 
-def _apart_ns(cluster: ClusterModel, call: Call, asked: Asked) -> float:
-    """How much of its transfer, on average, is between more nodes than were measured together."""
+def _apart_ns(cluster: ClusterModel, call: Call, asked: Asked) -> Amount:
+    """How much of its transfer is between more nodes than were measured together."""
     most = 0 if cluster.calibration is None else cluster.calibration.nodes
     if not most or asked.duration_ns != MODELLED_NS:
-        return 0.0
-    return float(np.mean(call.transfer_ns * np.greater(call.nodes, most)))
+        return 0
+    return call.transfer_ns * np.greater(call.nodes, most).astype(np.int64)
 
 
 def _put(vector: Ints, team: Team, amount: Amount, *, add: bool = False) -> None:

@@ -54,16 +54,17 @@ class Topology:
 
     def _groups(self, channel: Across, users: Bools) -> Placed:
         axes = tuple(self.layout.axis(name) for name in channel.axes)
-        members = _rows(self.ranks, axes, channel.members)
+        members = np.sort(_rows(self.ranks, axes, channel.members), axis=1)
         is_used = _rows(users, axes, channel.members).all(axis=1)
         slower = _rows(self.link_ppm, axes, channel.members).max(axis=1)
-        nodes = np.sort(members // self.cluster.ranks_per_node, axis=1)
-        count, local = _runs(nodes)
+        nodes = members // self.cluster.ranks_per_node
+        count, local, most = _runs(nodes)
         sharing = self._sharing(nodes, is_used & (count > 1)) if self._limited else np.zeros_like(count)
         sizes = np.full_like(count, members.shape[1])
-        tiers = self._tiers(members.min(axis=1), members.max(axis=1))
+        tiers = self._tiers(members[:, 0], members[:, -1])
         beside = self._beside(nodes[:, 0], is_used & (count == 1) & (sizes > 1))
-        table = np.stack([sizes, tiers, count, local, sharing, beside, slower])
+        uneven = np.where(most > local, most, 0)
+        table = np.stack([sizes, tiers, count, local, sharing, beside, self._inside(members, nodes), uneven, slower])
         shape = [1 if axis in axes else size for axis, size in enumerate(self.layout.sizes)]
         return _placed(table, shape)
 
@@ -77,7 +78,9 @@ class Topology:
         tiers = self._tiers(np.minimum(self.ranks, peers), np.maximum(self.ranks, peers))
         twos = np.full(self.layout.sizes, 2, dtype=np.int64)
         ones = np.ones_like(twos)
-        parts = (twos, tiers, 1 + (node != other), 1 + (node == other), sharing * self._limited, ones, slower)
+        zeros = np.zeros_like(twos)
+        sharing = sharing * self._limited
+        parts = (twos, tiers, 1 + (node != other), 1 + (node == other), sharing, ones, zeros, zeros, slower)
         return _placed(np.stack([part.ravel() for part in parts]), self.layout.sizes)
 
     @property
@@ -98,6 +101,14 @@ class Topology:
                 found[least // tier.spans == most // tier.spans] = number
         return found
 
+    def _inside(self, members: Ints, nodes: Ints) -> Ints:
+        """For each group, of sorted members: the tier that holds those of one node, the farthest over its nodes."""
+        first = np.ones(nodes.shape, dtype=bool)
+        first[:, 1:] = nodes[:, 1:] != nodes[:, :-1]
+        least = np.maximum.accumulate(np.where(first, members, 0), axis=1)
+        farthest: Ints = self._tiers(least, members).max(axis=1)
+        return farthest
+
     def _sharing(self, nodes: Ints, leaves: Bools) -> Ints:
         """For each group that leaves a node: the most such groups in any of its nodes."""
         at = np.where(leaves[:, None], nodes, -1)
@@ -117,8 +128,8 @@ def _rows(values: NDArray[Any], axes: tuple[int, ...], members: Sequence[int]) -
     return last.reshape(int(np.prod(kept, dtype=np.int64)), -1)
 
 
-def _runs(rows: Ints) -> tuple[Ints, Ints]:
-    """How many different values each sorted row has, and how often the rarest."""
+def _runs(rows: Ints) -> tuple[Ints, Ints, Ints]:
+    """How many different values each sorted row has, how often the rarest, and how often the most frequent."""
     size = rows.shape[1]
     starts = np.zeros(rows.shape, dtype=np.int64)
     starts[:, 1:] = np.where(rows[:, 1:] != rows[:, :-1], np.arange(1, size), 0)
@@ -126,7 +137,7 @@ def _runs(rows: Ints) -> tuple[Ints, Ints]:
     lengths = np.arange(1, size + 1) - np.maximum.accumulate(starts, axis=1)
     ends = np.ones(rows.shape, dtype=bool)
     ends[:, :-1] = starts[:, 1:] > 0
-    return count.astype(np.int64), np.where(ends, lengths, size).min(axis=1)
+    return count.astype(np.int64), np.where(ends, lengths, size).min(axis=1), lengths.max(axis=1)
 
 
 def _placed(table: Ints, shape: Sequence[int]) -> Placed:
@@ -135,10 +146,19 @@ def _placed(table: Ints, shape: Sequence[int]) -> Placed:
     else:
         rows, which = np.unique(table.T, axis=0, return_inverse=True)
     geometries = tuple(
-        Geometry(members=members, tier=tier, nodes=nodes, local=local, sharing=sharing, beside=beside)
-        for members, tier, nodes, local, sharing, beside, _ in rows.tolist()
+        Geometry(
+            members=members,
+            tier=tier,
+            nodes=nodes,
+            local=local,
+            sharing=sharing,
+            beside=beside,
+            inside=inside,
+            most=most,
+        )
+        for members, tier, nodes, local, sharing, beside, inside, most, _ in rows.tolist()
     )
-    return Placed(which.reshape(shape), geometries, tuple(int(r[6]) for r in rows))
+    return Placed(which.reshape(shape), geometries, tuple(rows[:, -1].tolist()))
 
 
 def processors_ppm(cluster: ClusterModel, world: int) -> Ints:

@@ -285,6 +285,33 @@ class TestTables:
             assert collective_ns(model, "all_gather", 16_000, here) == 3_000
             assert is_carried(model, "all_gather", 16_000, here) == (where.nodes > 1)
 
+    def test_of_two_ranks_somewhere_there_is_one_in_each_of_two_nodes(self) -> None:
+        """What was measured is what the formula says of them, so it is carried over to what the formula says here."""
+        tiers = (
+            Tier(name="in", spans=8, latency_ns=1000, rate=10**11),
+            Tier(name="out", spans=0, latency_ns=0, rate=10**9),
+        )
+        plain = ClusterModel(tiers=tiers)
+        curve = Curve(
+            members=2, sizes_bytes=(16_000,), times_ns=(collective_ns(plain, "all_to_all", 16_000, across(2, 1)),)
+        )
+        model = replace(plain, tiers=(tiers[0], replace(tiers[1], measured={"all_to_all": (curve,)})))
+        for where in (across(2, 2), across(2, 8), across(4, 2)):
+            expected_ns = collective_ns(plain, "all_to_all", 16_000, where)
+            assert collective_ns(model, "all_to_all", 16_000, where) == pytest.approx(expected_ns, rel=0.01)
+
+    def test_a_group_that_is_spread_unevenly_was_not_measured(self) -> None:
+        """Eight ranks of one node and four of another have four links between them, not six."""
+        uneven = replace(across(2, 6), local=4, most=8)
+        curve = Curve(members=12, nodes=2, sizes_bytes=(14_400,), times_ns=(3_000,))
+        tiers = (
+            Tier(name="in", spans=8, latency_ns=0, rate=10**12),
+            Tier(name="out", spans=0, latency_ns=0, rate=10**9, measured={"all_gather": (curve,)}),
+        )
+        model = ClusterModel(tiers=tiers)
+        assert [is_carried(model, "all_gather", 14_400, where) for where in (across(2, 6), uneven)] == [False, True]
+        assert collective_ns(model, "all_gather", 14_400, uneven) == 3_000 * 6 // 4
+
     def test_groups_with_as_many_ranks_have_a_table_each(self) -> None:
         """One of each of four nodes, and all four of one."""
         true = ClusterModel(tiers=(Tier(name="node", spans=2, latency_ns=3_000, rate=10**10), FAR), ranks_per_node=2)
@@ -318,6 +345,66 @@ class TestTables:
     def test_a_slower_tier_has_slower_tables(self) -> None:
         slow = Changes(tier_ppm={"only": 3_000_000}).cluster(self.MODEL)
         assert collective_ns(slow, "all_gather", 4000, inside(4)) == 600
+        again = Changes(tier_ppm={"only": 2_000_000}).cluster(slow)
+        assert collective_ns(again, "all_gather", 4000, inside(4)) == 1200
+
+
+class TestWhatIfATierWereSlower:
+    """Nodes of eight. Each link is far from the formula where it was measured."""
+
+    TIERS = (
+        Tier(name="nvlink", spans=8, latency_ns=2_000, rate=450 * 10**9),
+        Tier(name="fabric", spans=0, latency_ns=6_000, rate=50 * 10**9, node_rate=400 * 10**9),
+    )
+    LAYOUTS = [inside(2), inside(8), across(2, 8), across(16, 1), across(4, 2), across(2, 1), across(8, 8)]
+    SHARED = [replace(across(8, 1), sharing=8), replace(across(4, 2), sharing=4)]
+
+    def with_table(self, op: str, where: Geometry, tiers: tuple[Tier, ...] = TIERS) -> ClusterModel:
+        sizes = (1 << 10, 1 << 20, 1 << 28)
+        formula_ns = [collective_ns(ClusterModel(tiers=tiers), op, size, where) for size in sizes]
+        curve = Curve(
+            members=where.members, nodes=where.nodes, sizes_bytes=sizes, times_ns=tuple(3 * ns + 1 for ns in formula_ns)
+        )
+        changed = [replace(t, measured={op: (curve,)}) if i == where.tier else t for i, t in enumerate(tiers)]
+        return ClusterModel(tiers=tuple(changed))
+
+    @pytest.mark.parametrize("op", ["all_gather", "all_reduce", "all_to_all", "broadcast"])
+    @pytest.mark.parametrize("rate", [450 * 10**9, 200 * 10**9])
+    def test_nothing_gets_faster_and_nothing_counts_twice(self, op: str, rate: int) -> None:
+        tiers = replace(self.TIERS[0], rate=rate), self.TIERS[1]
+        for measured in self.LAYOUTS:
+            model = self.with_table(op, measured, tiers)
+            for tier in ("nvlink", "fabric"):
+                slow = Changes(tier_ppm={tier: 2_000_000}).cluster(model)
+                for where in self.LAYOUTS + self.SHARED:
+                    for size_bytes in (1 << 10, 3 << 15, 1 << 28, 1 << 30):
+                        before_ns, after_ns = (collective_ns(m, op, size_bytes, where) for m in (model, slow))
+                        assert before_ns <= after_ns <= 2 * before_ns + 1, (measured, tier, where, size_bytes)
+
+    def test_links_that_a_group_does_not_use_change_nothing(self) -> None:
+        model = self.with_table("all_gather", across(2, 8))
+        slow = Changes(tier_ppm={"nvlink": 4_000_000}).cluster(model)
+        for where in [self.SHARED[0], across(16, 1)]:
+            taken_ns = [collective_ns(m, "all_gather", 1 << 28, where) for m in (model, slow)]
+            assert taken_ns[0] == taken_ns[1]
+
+    def test_where_it_was_measured_the_links_inside_a_node_may_become_the_slowest(self) -> None:
+        model, plain = self.with_table("all_gather", across(2, 8)), ClusterModel(tiers=self.TIERS)
+        for tier, factor in (("nvlink", 4_000_000), ("fabric", 100_000)):
+            changes = Changes(tier_ppm={tier: factor})
+            before_ns, after_ns = (
+                [collective_ns(m, "all_gather", 1 << 28, across(2, 8)) for m in (each, changes.cluster(each))]
+                for each in (plain, model)
+            )
+            assert after_ns[1] / after_ns[0] == pytest.approx(before_ns[1] / before_ns[0], rel=0.001)
+
+    def test_messages_are_slower_by_the_factor(self) -> None:
+        curve = Curve(members=2, sizes_bytes=(1000, 2000), times_ns=(50, 80))
+        tier = Tier(name="only", spans=0, latency_ns=0, rate=10**9, node_rate=10**9, measured={SEND: (curve,)})
+        slow = Changes(tier_ppm={"only": 2_000_000}).cluster(ClusterModel(tiers=(tier,)))
+        assert [point_to_point_ns(slow, s, 0, sharing) for s in (1000, 4000) for sharing in (0, 2)] == [
+            100, 200, 320, 640,
+        ]  # fmt: skip
 
 
 def slowdowns() -> st.SearchStrategy[Slowdown]:

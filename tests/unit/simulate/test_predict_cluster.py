@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -295,6 +296,39 @@ class TestTransfers:
         ]
         assert taken_ns == [20 * 10**6, 160 * 10**6, 10**9 * 7 // 16]
 
+    def test_an_all_to_all_over_links_that_hold_several_nodes_has_one_link_for_each_rank(self) -> None:
+        """So all that a rank sends goes over it, to its own node or not."""
+        one = ClusterModel(tiers=(Tier(name="only", spans=0, latency_ns=0, rate=10**9),))
+        two_nodes = Geometry(members=8, tier=0, nodes=2, local=4, sharing=1)
+        assert collective_ns(one, "all_to_all", 8000, two_nodes) == collective_ns(one, "all_to_all", 8000, flat(8))
+        assert collective_ns(one, "all_to_all", 8000, two_nodes) == 7000
+
+    def test_an_all_to_all_waits_for_the_node_that_sends_most(self) -> None:
+        """Nodes of 8, 8 and 4 with one link each: each of 8 has 12 of 20 parts for other nodes."""
+        tiers = (
+            Tier(name="in", spans=8, latency_ns=0, rate=10**12),
+            Tier(name="out", spans=0, latency_ns=0, rate=10**9, node_rate=10**9),
+        )
+        where = Geometry(members=20, tier=1, nodes=3, local=4, most=8, sharing=1)
+        assert collective_ns(ClusterModel(tiers=tiers), "all_to_all", 20_000, where) == 8 * 12 * 1000
+        own_links = ClusterModel(tiers=(tiers[0], replace(tiers[1], node_rate=0)))
+        assert collective_ns(own_links, "all_to_all", 20_000, where) == 16_000, "each of 4 has 16 parts for others"
+
+    def test_ranks_of_a_node_that_lie_in_different_islands(self) -> None:
+        """Nodes of eight with two NVLink islands: along dp, a group has a rank in each island of each node."""
+        tiers = (
+            Tier(name="nvlink", spans=4, latency_ns=0, rate=300 * 10**9),
+            Tier(name="pcie", spans=8, latency_ns=0, rate=20 * 10**9),
+            Tier(name="fabric", spans=0, latency_ns=0, rate=50 * 10**9),
+        )
+        cluster, mesh = ClusterModel(tiers=tiers), Mesh.parse("dp=4,tp=4")
+        layout = Layout.of(mesh)
+        topology = Topology.of(mesh, layout, cluster, np.full(mesh.world, 10**6))
+        placed = topology.place(parse("dp", mesh), np.ones(layout.sizes, dtype=bool))
+        assert {collective_ns(cluster, "all_gather", 1 << 28, where) for where in placed.geometries} == {
+            math.ceil((1 << 28) * 3 / 4 / 20)
+        }
+
     def test_without_a_choice_a_small_all_reduce_is_a_tree_and_a_large_one_a_ring(self) -> None:
         tiers = (Tier(name="only", spans=0, latency_ns=10_000, rate=10**9),)
         assert collective_ns(ClusterModel(tiers=tiers), "all_reduce", 4, flat(4096)) == 2 * (12 * 10_000 + 4)
@@ -333,7 +367,7 @@ class TestWhereGroupsLie:
 
     def test_a_group_that_is_spread_unevenly_has_the_links_of_the_node_with_the_fewest(self) -> None:
         found = self.place("dp", Mesh.parse("tp=1,dp=12"))
-        assert found == {Geometry(members=12, tier=1, nodes=2, local=4, sharing=1)}
+        assert found == {Geometry(members=12, tier=1, nodes=2, local=4, most=8, sharing=1)}
 
     def test_neighbours_at_a_nodes_edge_are_farther(self) -> None:
         found = self.place("tp+1", Mesh.parse("tp=16"))

@@ -145,6 +145,34 @@ class TestTheClusterModel:
             doubts = self.doubts(job("dp=4", reducing()), cluster)
             assert ("100% of the communication time: its groups or sizes were not measured" in doubts) == is_said
 
+    def test_only_the_groups_count_that_were_not_measured(self) -> None:
+        """Of three ranks each, a quarter of the groups lies in two nodes of eight. Only these take 100 ns."""
+        near = Curve(members=3, nodes=1, sizes_bytes=(1000,), times_ns=(300,))
+        far = Curve(members=3, nodes=3, sizes_bytes=(1000,), times_ns=(100,))
+        tiers = (
+            Tier(name="nvlink", spans=8, latency_ns=0, rate=10**12, measured={"all_reduce": (near,)}),
+            Tier(name="fabric", spans=0, latency_ns=0, rate=10**9, measured={"all_reduce": (far,)}),
+        )
+        graph = job("dp=64,tp=3", reducing_along("tp"))
+        said = "10% of the communication time: its groups or sizes were not measured"
+        assert said in self.doubts(graph, ClusterModel(tiers=tiers, is_measured=True))
+
+    @pytest.mark.parametrize(("nodes", "is_said"), [(None, True), (0, True), (1, False), (2, False)])
+    def test_how_many_links_a_node_has(self, nodes: int | None, is_said: bool) -> None:
+        """A group with two ranks in each of two nodes is taken to have two links."""
+        assert MEASURED.calibration is not None
+        known = None if nodes is None else replace(MEASURED.calibration, nodes=nodes)
+        tiers = Tier(name="in", spans=2, latency_ns=0, rate=10**9), SECOND_A_GB
+        cluster = replace(MEASURED, tiers=tiers, ranks_per_node=2, calibration=known)
+        said = "rates between nodes, 100% of the communication time: the links of a node are not known"
+        assert (said in self.doubts(job("dp=4", reducing()), cluster)) == is_said
+        limited = replace(cluster, tiers=(tiers[0], replace(SECOND_A_GB, node_rate=10**9)))
+        measured = Curve(members=4, nodes=2, sizes_bytes=(1000,), times_ns=(50,))
+        with_times = replace(cluster, tiers=(tiers[0], replace(SECOND_A_GB, measured={"all_reduce": (measured,)})))
+        for other, mesh in ((limited, "dp=4"), (with_times, "dp=4"), (cluster, "dp=2"), (ideal(), "dp=16")):
+            assert "links of a node" not in self.doubts(job(mesh, reducing()), other)
+        assert "links of a node" not in self.doubts(job("dp=2,tp=2", reducing()), cluster), "one of each node"
+
     def test_links_between_nodes_that_a_calibration_of_one_node_did_not_measure(self) -> None:
         sample = Sample(
             op="all_reduce",
