@@ -33,11 +33,11 @@ class Described:
 
 class Predictor:
     """`read`: the file of a model and how it is trained, from the words of a command line. ops, cluster: files, which
-    are read at once."""
+    are read at once. tell: gets a line for each file that is left out."""
 
-    def __init__(self, read: Read, ops: Path, cluster: Path) -> None:
+    def __init__(self, read: Read, ops: Path, cluster: Path, tell: Callable[[str], None]) -> None:
         self._read = read
-        self._times = OperatorTimes(read_folder(ops))
+        self._times = OperatorTimes(read_folder(ops, tell))
         self._cluster = cluster_file.read(cluster)
 
     def describe(self, words: Sequence[str], mesh: Mesh) -> Described:

@@ -110,7 +110,7 @@ def command(model: Path, ops: Path, cluster_path: Path, output: Path | None, as_
     training = _training(**trained)
     cluster = cluster_file.read(cluster_path)
     training.check(described)
-    job = modelled_job(described, training, OperatorTimes(read_folder(ops)))
+    job = modelled_job(described, training, OperatorTimes(read_folder(ops, console.say)))
     timeline = simulate(job.graph, cluster)
     if output is not None:
         with output_file.whole(output) as path:

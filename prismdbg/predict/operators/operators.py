@@ -10,7 +10,7 @@ that was sampled (`m n k batch`, `l width heads`, or `items`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -121,13 +121,21 @@ OPERATORS: Mapping[str, Callable[[Columns], Work]] = {
     "lastStage_optimizer": _optimizer("lastStage_optimizer", 1),
 }
 _SAMPLED = ({"items", "tensors"}, {"m", "n", "k"})  # by a program, some under the same name
+_COLLECTIVE, _ATTENTION = {"shape", "nodes", "GPUsPerNode"}, {"l", "width", "heads"}
+
+
+def is_known(operator: str, columns: Collection[str]) -> bool:
+    """Whether its name or its columns say how much work it is."""
+    return operator in OPERATORS or any(
+        names <= set(columns) for names in (*_SAMPLED, _COLLECTIVE, _ATTENTION, {"items"})
+    )
 
 
 def work_of(operator: str, columns: Columns) -> Work:
     """CapsuleError where a column is missing that this operator needs."""
     try:
-        is_known = operator in OPERATORS and not any(names <= set(columns) for names in _SAMPLED)
-        return OPERATORS[operator](columns) if is_known else _sampled(operator, columns)
+        is_of_model = operator in OPERATORS and not any(names <= set(columns) for names in _SAMPLED)
+        return OPERATORS[operator](columns) if is_of_model else _sampled(operator, columns)
     except KeyError as error:
         raise CapsuleError(
             f"operator {operator}: column {error} is missing", hint=f"add it; there are: {', '.join(columns)}"
@@ -136,10 +144,10 @@ def work_of(operator: str, columns: Columns) -> Work:
 
 def _sampled(operator: str, at: Columns) -> Work:
     """Elements are of 4 bytes."""
-    if {"shape", "nodes", "GPUsPerNode"} <= set(at):
+    if set(at) >= _COLLECTIVE:
         return replace(_collective(at), family=operator)
     if {"m", "n", "k"} <= set(at):
         return matmul(operator, m=at["m"], n=at["n"], k=at["k"], batch=at.get("batch", 1), item_bytes=4)
-    if {"l", "width", "heads"} <= set(at):
+    if set(at) >= _ATTENTION:
         return replace(_attention_of(operator, at), moved_bytes=16 * at["heads"] * at["l"] * at["width"])
     return memory_bound(operator, at, items=at["items"], ways=2, item_bytes=4)

@@ -59,6 +59,12 @@ def test_time_and_memory_are_said_with_what_they_rest_on(folder: Path) -> None:
     assert "not reliable: times of flash_atten: its bytes at the median rate" in said
 
 
+def test_an_unknown_operator_is_named_and_the_others_are_used(folder: Path) -> None:
+    (folder / "ops/NVIDIAH200_moe_bf16.csv").write_text("mp,b,moe_num_experts,F_dur(us)\n1,1,8,5\n")
+    for ran in (run(folder, "--mesh", "pp=2,dp=2", "--batch", "8"), sweep(folder)):
+        assert "NVIDIAH200_moe_bf16.csv is left out: unknown operator 'NVIDIAH200_moe'" in ran.stderr
+
+
 def test_how_far_it_is_is_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[str] = []
     monkeypatch.setattr(long_work, "LongWork", lambda *_, **__: SimpleNamespace(show=told.append, over=lambda: None))
