@@ -14,8 +14,6 @@ import numpy as np
 from prismdbg.predict.fit.forest import non_negative
 from prismdbg.predict.operators.work import Floats, Work
 
-SECOND_NS = 1e9
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Added:

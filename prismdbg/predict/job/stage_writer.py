@@ -90,11 +90,11 @@ class StageWriter:
     def _layer_forward(self) -> None:
         for half in self._halves:
             self._run(half.before, Phase.FORWARD)
-            self._gather_sequence()
             self._exchange(half)
+            self._gather_sequence(half.copies)
             self._run(half.inside, Phase.FORWARD)
+            self._reduce_hidden(half.copies)
             self._exchange(half)
-            self._reduce_hidden()
             self._run(half.after, Phase.FORWARD)
 
     def _layer_backward(self) -> None:
@@ -119,19 +119,19 @@ class StageWriter:
         """The first linear's input is gathered again while its gradient is computed, and the gradient is reduced while
         those of the weights are computed, as Megatron does."""
         self._run(half.after, Phase.BACKWARD)
-        self._gather_sequence()
         self._exchange(half)
+        self._gather_sequence(half.copies)
         if self._training.recompute is Recompute.SELECTIVE:
             self._again(lambda: self._run(half.core, Phase.FORWARD))
         self._run(half.inside_but_first, Phase.BACKWARD)
         first_ns, provenance = self._first_linear(half)
-        gathered = self._gather_sequence(is_blocking=False)
+        gathered = self._gather_sequence(half.copies, is_blocking=False)
         self._compute(first_ns // 2, provenance)
         self._wait(gathered)
-        self._exchange(half)
-        reduced = self._reduce_hidden(is_blocking=False)
+        reduced = self._reduce_hidden(half.copies, is_blocking=False)
         self._compute(first_ns - first_ns // 2, provenance)
         self._wait(reduced)
+        self._exchange(half)
         self._run(half.before, Phase.BACKWARD)
 
     def _run(self, operators: Sequence[Operator], phase: Phase) -> None:
@@ -190,17 +190,17 @@ class StageWriter:
             self._flush()
             self._writer.wait(entry, line=COMPUTED)
 
-    def _gather_sequence(self, *, is_blocking: bool = True) -> int | None:
-        """Sequence parallel: the whole sequence before the linears."""
+    def _gather_sequence(self, copies: int = 1, *, is_blocking: bool = True) -> int | None:
+        """Sequence parallel: the whole sequence before the linears, each token so often."""
         if self._training.tp == 1 or not self._training.is_sequence_parallel:
             return None
-        return self._collective("all_gather", TP, self._layer.hidden_bytes, is_blocking=is_blocking)
+        return self._collective("all_gather", TP, copies * self._layer.hidden_bytes, is_blocking=is_blocking)
 
-    def _reduce_hidden(self, *, is_blocking: bool = True) -> int | None:
+    def _reduce_hidden(self, copies: int = 1, *, is_blocking: bool = True) -> int | None:
         if self._training.tp == 1:
             return None
         op = "reduce_scatter" if self._training.is_sequence_parallel else "all_reduce"
-        return self._collective(op, TP, self._layer.hidden_bytes, is_blocking=is_blocking)
+        return self._collective(op, TP, copies * self._layer.hidden_bytes, is_blocking=is_blocking)
 
     def _reduce_loss(self) -> None:
         """Each rank has a part of the vocabulary: the largest score, the sum and the target's are of all."""

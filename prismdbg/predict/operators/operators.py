@@ -16,11 +16,12 @@ from dataclasses import replace
 import numpy as np
 
 from prismdbg.errors import CapsuleError
-from prismdbg.predict.operators.work import Floats, Work, matmul, memory_bound
+from prismdbg.predict.operators.work import Floats, Work, lookup, matmul, memory_bound
 
 Columns = Mapping[str, Floats]
 LINEAR, VOCABULARY, PADDED_TO = "linear", 50_257, 128
-DROPOUT_WAYS = 2.5
+ADD_WAYS, MASK_WAYS = 3, 0.5  # a mask of a byte
+DROPOUT_WAYS = 2 + MASK_WAYS
 ADAM_WAYS = 14  # of 2 bytes: reads weight, gradient and two moments, writes all but the gradient
 
 
@@ -71,8 +72,7 @@ def _rows(family: str, ways: float, width: Callable[[Columns], Floats]) -> Calla
 
 
 def _embedding(at: Columns) -> Work:
-    items = _tokens(at) * at["dim"] + _vocabulary(at) * at["dim"] / 2
-    return memory_bound("embedding", {"tokens": _tokens(at), "width": at["dim"], "mp": at["mp"]}, items=items, ways=2)
+    return lookup(tokens=_tokens(at), width=at["dim"], mp=at["mp"], vocabulary=_vocabulary(at) * at["mp"])
 
 
 def _rope(at: Columns) -> Work:
@@ -87,7 +87,8 @@ def _optimizer(family: str, tables: int) -> Callable[[Columns], Work]:
     def work(at: Columns) -> Work:
         parameters = 12 * at["dim"] ** 2 * at["encoders"] / at["mp"] + tables * _vocabulary(at) * at["dim"]
         sizes = {"dim": at["dim"], "mp": at["mp"], "encoders": at["encoders"]}
-        return memory_bound(family, sizes, items=parameters, ways=ADAM_WAYS)
+        limits = {"vocabulary": _vocabulary(at) * at["mp"]} if tables else {}
+        return replace(memory_bound(family, sizes, items=parameters, ways=ADAM_WAYS), limits=limits)
 
     return work
 
@@ -113,7 +114,7 @@ OPERATORS: Mapping[str, Callable[[Columns], Work]] = {
     "embedding": _embedding,
     "layernorm": _rows("layernorm", 2, lambda at: at["dim"]),
     "RMSlayernorm": _rows("RMSlayernorm", 2, lambda at: at["dim"]),
-    "res_add": _rows("res_add", 3, lambda at: at["dim"]),
+    "res_add": _rows("res_add", ADD_WAYS, lambda at: at["dim"]),
     "gelu": _rows("gelu", 2, lambda at: 4 * at["dim"] / at["mp"]),
     "parallel_cross_entropy_128": _rows("parallel_cross_entropy_128", 4, _vocabulary),
     "firstStage_optimizer": _optimizer("firstStage_optimizer", 1),

@@ -33,6 +33,9 @@ class Samples:
     def work(self) -> Work:
         return work_of(self.operator, self.columns)
 
+    def work_in(self, phase: Phase) -> Work:
+        return self.work.backward() if phase is Phase.BACKWARD else self.work
+
     def chosen(self, rows: Floats) -> Samples:
         """`rows`: a mask, or places."""
         return replace(
