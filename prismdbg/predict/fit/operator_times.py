@@ -25,10 +25,12 @@ _EXACT = (_CLEAN, "gelu", "layernorm")  # kernels that read and write as often a
 @dataclass(slots=True, kw_only=True)
 class Doubts:
     """outside: shapes that no sample is near, with what is outside. unsampled: families of which OPS has
-    nothing, or too little for a fit, with how their times were estimated."""
+    nothing, or too little for a fit, with how their times were estimated. short_share: of the computation, what is in
+    operators so short that their launches may take longer."""
 
     outside: dict[str, str] = field(default_factory=dict)
     unsampled: dict[str, str] = field(default_factory=dict)
+    short_share: float = 0.0
 
     def add(self, more: Doubts) -> None:
         self.outside |= more.outside
@@ -44,6 +46,7 @@ class OperatorTimes:
         self._known: dict[tuple[str, Phase], tuple[float, Doubts]] = {}
         self._moving: tuple[str, Added] | None = None
         self.is_of_program = is_of_program(samples)
+        self.gpu = next((one.gpu for one in samples.values() if one.gpu), "")  # OPS is of one
         self.doubts = Doubts()
 
     def of_another_job(self) -> OperatorTimes:

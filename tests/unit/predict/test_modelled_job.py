@@ -396,6 +396,28 @@ def test_experts_that_nobody_else_has_are_there_once(zero: int) -> None:
     assert 0 < over <= 2 * (2 + 4) * layer.dense < 2 * layer.experts
 
 
+SMALL = GPT.replace("hidden: 6144", "hidden: 1024").replace("heads: 64", "heads: 16")
+
+
+def test_launches_are_doubted_where_operators_are_short() -> None:
+    """No sample contains them: those that are published are times of kernels."""
+    short, long = (predicted(text, training("tp=8", 4)) for text in (SMALL, GPT.replace("6144", "12288")))
+    (said,) = [doubt for doubt in short.graph.origin.doubts if "launch" in doubt]
+    assert said == f"launches: {short.doubts.short_share:.0%} of the computation is in operators below 50 µs"
+    assert short.doubts.short_share > 0.5 > 0.1 > long.doubts.short_share
+    assert not [doubt for doubt in long.graph.origin.doubts if "launch" in doubt]
+
+
+def test_a_programs_operators_were_timed_with_their_calls() -> None:
+    times = KnownOfProgram()
+    times.is_of_program = True
+    assert not [
+        doubt
+        for doubt in modelled_job(model_file.parse(SMALL), training("tp=8", 4), times).graph.origin.doubts
+        if "launch" in doubt
+    ]
+
+
 def test_what_was_not_sampled_is_assumed() -> None:
     entries = predicted(GPT, training("tp=8", 4)).graph.classes[0].entries
     found = {PROVENANCES[p] for p in entries.provenance[entries.kind == Kind.COMPUTE].tolist()}

@@ -18,7 +18,7 @@ def one(value: float) -> np.ndarray:
 
 def rows(operator: str, bytes_per_ns: float, *, call_ns: float = 0, shapes: int = 1) -> Samples:
     """Of `operator`, on tokens by width."""
-    sizes = LENGTH * np.arange(1, shapes + 1)
+    sizes = np.linspace(LENGTH, LENGTH * shapes, shapes)
     ones = np.ones(shapes)
     named = Samples(
         operator=operator,
