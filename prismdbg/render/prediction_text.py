@@ -64,6 +64,7 @@ def values(model: Model, training: Training, job: ModelledJob, timeline: Timelin
         "fidelity": {"summary": timeline.fidelity.summary(), **asdict(timeline.fidelity)},
         "outside_samples": job.doubts.outside,
         "not_sampled": sorted(job.doubts.unsampled),
+        "short_operators_share": job.doubts.short_share,
     }
 
 

@@ -21,8 +21,8 @@ PREDICTED = (
     "the interval of a predicted time is {error:.1%} on each side, the largest error against measured iterations"
 )
 NOT_KNOWN = (
-    "a predicted time has no interval unless such iterations were measured (dense, unfused attention, hidden 6,144 to "
-    "25,600, tp=8, no dp, recomputation): how far other predictions are off is unknown"
+    "a predicted time has no interval unless such iterations were measured (GPTs with unfused attention on A100, "
+    "hidden 6,144 to 25,600, sequence 2,048, tp=8, no dp, recomputation): how far others are off is unknown"
 )
 NO_ENERGY = "energy: not available, no sensor of this machine counts it (`prismdbg telemetry RUN` says why)"
 _MOST_NAMES = 3

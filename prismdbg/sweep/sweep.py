@@ -79,10 +79,10 @@ def _predicted(
     predictor: Predictor, one: Configuration, described: Described, tokens: int
 ) -> tuple[Result, JobGraph | None]:
     try:
-        timeline = predictor.predict(described)
+        prediction = predictor.predict(described)
     except UsageError as error:
         return replace(_impossible(one), mesh=str(one.mesh), why=str(error)), None
-    return predicted(one, timeline, tokens, predictor.error(described)), timeline.graph
+    return predicted(one, prediction.timeline, tokens, prediction.error), prediction.timeline.graph
 
 
 def _check_tokens(request: SweepRequest) -> None:

@@ -76,7 +76,7 @@ def _errors(samples: Sequence[Samples], fitted_to: Chosen, asked_for: Chosen) ->
             regressor = fitted([one.chosen(fitted_to(one)) for one in family], phase)
             for one in family:
                 asked = one.chosen(asked_for(one))
-                signed = 100 * (regressor.time_ns(asked.work) / asked.times_ns[phase] - 1)
+                signed = 100 * (regressor.time_ns(asked.work_in(phase)) / asked.times_ns[phase] - 1)
                 yield Errors(
                     operator=one.operator, phase=phase, columns=dict(asked.columns), signed=[float(e) for e in signed]
                 )

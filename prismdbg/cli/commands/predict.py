@@ -111,7 +111,7 @@ def command(model: Path, ops: Path, cluster_path: Path, output: Path | None, as_
     training = _training(**trained)
     cluster = cluster_file.read(cluster_path)
     training.check(described)
-    samples = read_folder(ops)
+    samples = read_folder(ops, console.say)
     if unused := not_used(ops, samples.values(), cluster_path, cluster):
         console.announce(unused)
     job = modelled_job(described, training, OperatorTimes(samples))

@@ -1,7 +1,7 @@
 """How long a shape takes at constant efficiency: its arithmetic, its bytes and the call itself, added up.
 
 A sum, not the longer of them (a roofline): it was nearer on shapes wider than the samples. Fitted to widths of up to
-2,560 of the published A100 operators and asked for those above 6,144, its mean error is 8.58 % (commit f13471c7,
+2,560 of the published A100 operators and asked for those above 6,144, its mean error is 8.34 % (commit 69d9a005,
 docs/prediction.md).
 """
 
@@ -13,8 +13,6 @@ import numpy as np
 
 from prismdbg.predict.fit.forest import non_negative
 from prismdbg.predict.operators.work import Floats, Work
-
-SECOND_NS = 1e9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,10 @@
-"""Whether a shape lies between those that were sampled: in the convex hull of their logarithms."""
+"""Whether a shape lies between those that were sampled: in the convex hull of their logarithms, and in the range of all
+that its sizes do not say.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -17,16 +21,20 @@ class Hull:
     def __init__(self, work: Work) -> None:
         self._names = sorted(work.sizes)
         self._points = np.unique(self._of(work), axis=0)
-        self._least, self._most = self._points.min(axis=0), self._points.max(axis=0)
+        self._ranges = _ranges(work)
 
     def outside(self, work: Work) -> list[str]:
         """For each shape, what is outside, as `k=25600 (sampled: 512 to 8192)`; empty where nothing is."""
-        return [self._complaint(point) for point in self._of(work)]
+        values = {name: np.log2(of_all) for name, of_all in _ranged(work).items()}
+        return [
+            self._complaint(point, {name: float(of_all[number]) for name, of_all in values.items()})
+            for number, point in enumerate(self._of(work))
+        ]
 
-    def _complaint(self, point: Floats) -> str:
-        for at, name in enumerate(self._names):
-            if not self._least[at] - _TOLERANCE <= point[at] <= self._most[at] + _TOLERANCE:
-                return f"{name}={2 ** point[at]:g} (sampled: {2 ** self._least[at]:g} to {2 ** self._most[at]:g})"
+    def _complaint(self, point: Floats, values: Mapping[str, float]) -> str:
+        for name, (least, most) in self._ranges.items():
+            if not least - _TOLERANCE <= values.get(name, least) <= most + _TOLERANCE:
+                return f"{name}={2 ** values[name]:g} (sampled: {2**least:g} to {2**most:g})"
         if nearest_mixture(self._near(point), point) > _TOLERANCE:
             return "this combination of sizes is outside what was sampled"
         return ""
@@ -44,3 +52,14 @@ class Hull:
     def _of(self, work: Work) -> Floats:
         points: Floats = np.stack([np.log2(work.sizes[name]) for name in self._names], axis=1)
         return points
+
+
+def _ranged(work: Work) -> dict[str, Floats]:
+    """What must lie in the range of the samples by itself: products have the bytes that their sizes say."""
+    moved = {} if work.flops.any() else {"moved_bytes": work.moved_bytes}
+    return {name: work.sizes[name] for name in sorted(work.sizes)} | dict(work.limits) | moved
+
+
+def _ranges(work: Work) -> dict[str, tuple[float, float]]:
+    ranged = {name: np.log2(values) for name, values in _ranged(work).items()}
+    return {name: (float(values.min()), float(values.max())) for name, values in ranged.items()}

@@ -46,7 +46,9 @@ class Regressor:
 
 def fitted(samples: Sequence[Samples], phase: Phase) -> Regressor:
     """One regressor of all these samples, which are of one family."""
-    return Regressor.of(joined([one.work for one in samples]), np.concatenate([one.times_ns[phase] for one in samples]))
+    return Regressor.of(
+        joined([one.work_in(phase) for one in samples]), np.concatenate([one.times_ns[phase] for one in samples])
+    )
 
 
 def joined(parts: Sequence[Work]) -> Work:
@@ -56,4 +58,5 @@ def joined(parts: Sequence[Work]) -> Work:
         moved_bytes=np.concatenate([part.moved_bytes for part in parts]),
         sizes={name: np.concatenate([part.sizes[name] for part in parts]) for name in parts[0].sizes},
         has_tiles=parts[0].has_tiles,
+        limits={name: np.concatenate([part.limits[name] for part in parts]) for name in parts[0].limits},
     )

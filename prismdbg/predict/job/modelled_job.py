@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -9,7 +10,7 @@ from numpy.typing import NDArray
 
 from prismdbg.model.meanwhile import one_by_one
 from prismdbg.predict.fit.operator_times import Doubts, OperatorTimes
-from prismdbg.predict.job.stage_writer import RECOMPUTED, StageWriter
+from prismdbg.predict.job.stage_writer import RECOMPUTED, SHORT_NS, StageWriter
 from prismdbg.predict.model.memory import StageMemory, stage_memory
 from prismdbg.predict.model.model import Model
 from prismdbg.predict.model.training import PP, Training
@@ -18,6 +19,8 @@ from prismdbg.simulate.graph.job_graph import JobGraph, RankClass
 from prismdbg.simulate.graph.mesh import Ints, Mesh
 from prismdbg.simulate.graph.origin import Origin, Source
 from prismdbg.simulate.quantities import MILLION
+
+MANY_SHORT = 0.1  # of the computation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -34,10 +37,12 @@ def modelled_job(model: Model, training: Training, times: OperatorTimes) -> Mode
     training.check(model)
     training = replace(training, value_bytes=times.value_bytes)
     memory = tuple(stage_memory(model, training, stage) for stage in range(training.pp))
+    writers = [StageWriter(model, training, held, times) for held in memory]
     classes = tuple(
-        RankClass(name=f"stage {held.stage}", entries=StageWriter(model, training, held, times).entries())
-        for held in one_by_one(memory, "calculating stages")
+        RankClass(name=f"stage {stage}", entries=writer.entries())
+        for stage, writer in enumerate(one_by_one(writers, "calculating stages"))
     )
+    times.doubts.short_share = _short_share(writers, classes, times)
     graph = JobGraph.placed(
         training.mesh, classes, _class_at(training.mesh), np.full(training.mesh.world, MILLION, dtype=np.int64)
     )
@@ -56,14 +61,23 @@ def recomputed_share(graph: JobGraph) -> float:
     return recomputed_ns / max(computed_ns, 1)
 
 
+def _short_share(writers: Sequence[StageWriter], classes: Sequence[RankClass], times: OperatorTimes) -> float:
+    """0 with operators of a program, which were timed as it calls them."""
+    entries = [each.entries for each in classes]
+    computed_ns = sum(int(each.duration_ns[each.kind == Kind.COMPUTE].sum()) for each in entries)
+    return 0.0 if times.is_of_program else sum(writer.short_ns for writer in writers) / max(computed_ns, 1)
+
+
 def _is_again(entries: Entries) -> NDArray[np.bool_]:
     return np.array([text == RECOMPUTED for text in entries.texts], dtype=np.bool_)[entries.line]
 
 
 def _said(doubts: Doubts) -> tuple[str, ...]:
     outside = f"times of operators with shapes outside what was sampled: {len(doubts.outside)} in all"
+    short = f"launches: {doubts.short_share:.0%} of the computation is in operators below {SHORT_NS // 1000} µs"
     return (
         *((outside,) if doubts.outside else ()),
+        *((short,) if doubts.short_share >= MANY_SHORT else ()),
         *(f"times of {what}" for what in doubts.unsampled.values()),
     )
 

@@ -15,17 +15,21 @@ from prismdbg.predict.samples.samples import Phase
 from prismdbg.simulate.graph.entries import Entries, Provenance
 from prismdbg.simulate.graph.entry_writer import EntryWriter
 
+SHORT_NS = 50_000  # a host that runs PyTorch needs tens of microseconds for an operator, forward or backward
 COMPUTED, RECOMPUTED = "model", "model, again in the backward pass"  # lines of computations
 
 
 class StageWriter:
+    """`short_ns`: of what was computed, in operators that take less than `SHORT_NS`."""
+
     def __init__(self, model: Model, training: Training, memory: StageMemory, times: OperatorTimes) -> None:
         self._model, self._training, self._memory, self._times = model, training, memory, times
         self._stage = memory.stage
         self._layer = Layer(model=model, training=training)
         self._halves = self._layer.halves()
         self._first, self._last = self._layer.first(), self._layer.last()
-        self._taken: dict[tuple[int, Phase], dict[Provenance, int]] = {}  # by the identity of lists that this holds
+        self.short_ns = 0
+        self._taken: dict[tuple[int, Phase], list[tuple[int, Provenance]]] = {}  # by the identity of lists held here
         self._layers = model.layers // (training.pp * training.interleave)
         self._writer = EntryWriter()
         self._pending = {Provenance.MODELLED: 0, Provenance.ASSUMED: 0}
@@ -90,11 +94,11 @@ class StageWriter:
     def _layer_forward(self) -> None:
         for half in self._halves:
             self._run(half.before, Phase.FORWARD)
-            self._gather_sequence()
             self._exchange(half)
+            self._gather_sequence(half.copies)
             self._run(half.inside, Phase.FORWARD)
+            self._reduce_hidden(half.copies)
             self._exchange(half)
-            self._reduce_hidden()
             self._run(half.after, Phase.FORWARD)
 
     def _layer_backward(self) -> None:
@@ -119,31 +123,27 @@ class StageWriter:
         """The first linear's input is gathered again while its gradient is computed, and the gradient is reduced while
         those of the weights are computed, as Megatron does."""
         self._run(half.after, Phase.BACKWARD)
-        self._gather_sequence()
         self._exchange(half)
+        self._gather_sequence(half.copies)
         if self._training.recompute is Recompute.SELECTIVE:
             self._again(lambda: self._run(half.core, Phase.FORWARD))
         self._run(half.inside_but_first, Phase.BACKWARD)
         first_ns, provenance = self._first_linear(half)
-        gathered = self._gather_sequence(is_blocking=False)
-        self._compute(first_ns // 2, provenance)
+        gathered = self._gather_sequence(half.copies, is_blocking=False)
+        self._compute(first_ns // 2, provenance, half.inside[0])
         self._wait(gathered)
-        self._exchange(half)
-        reduced = self._reduce_hidden(is_blocking=False)
-        self._compute(first_ns - first_ns // 2, provenance)
+        reduced = self._reduce_hidden(half.copies, is_blocking=False)
+        self._compute(first_ns - first_ns // 2, provenance, half.inside[0])
         self._wait(reduced)
+        self._exchange(half)
         self._run(half.before, Phase.BACKWARD)
 
     def _run(self, operators: Sequence[Operator], phase: Phase) -> None:
         key = (id(operators), phase)
         if key not in self._taken:
-            taken = dict.fromkeys(self._pending, 0)
-            for operator in operators:
-                time_ns, provenance = self._time(operator, phase)
-                taken[provenance] += time_ns
-            self._taken[key] = taken
-        for provenance, time_ns in self._taken[key].items():
-            self._compute(time_ns, provenance)
+            self._taken[key] = [self._time(operator, phase) for operator in operators]
+        for operator, (time_ns, provenance) in zip(operators, self._taken[key], strict=True):
+            self._compute(time_ns, provenance, operator)
 
     def _time(self, operator: Operator, phase: Phase) -> tuple[int, Provenance]:
         sampled = self._times.is_sampled(operator.work, phase)
@@ -156,8 +156,10 @@ class StageWriter:
             self._linears[key] = self._time(half.inside[0], Phase.BACKWARD)
         return self._linears[key]
 
-    def _compute(self, time_ns: int, provenance: Provenance) -> None:
+    def _compute(self, time_ns: int, provenance: Provenance, operator: Operator) -> None:
         self._pending[provenance] += time_ns
+        if time_ns < SHORT_NS * operator.count:
+            self.short_ns += time_ns
 
     def _flush(self) -> None:
         for provenance, time_ns in self._pending.items():
@@ -190,17 +192,17 @@ class StageWriter:
             self._flush()
             self._writer.wait(entry, line=COMPUTED)
 
-    def _gather_sequence(self, *, is_blocking: bool = True) -> int | None:
-        """Sequence parallel: the whole sequence before the linears."""
+    def _gather_sequence(self, copies: int = 1, *, is_blocking: bool = True) -> int | None:
+        """Sequence parallel: the whole sequence before the linears, each token so often."""
         if self._training.tp == 1 or not self._training.is_sequence_parallel:
             return None
-        return self._collective("all_gather", TP, self._layer.hidden_bytes, is_blocking=is_blocking)
+        return self._collective("all_gather", TP, copies * self._layer.hidden_bytes, is_blocking=is_blocking)
 
-    def _reduce_hidden(self, *, is_blocking: bool = True) -> int | None:
+    def _reduce_hidden(self, copies: int = 1, *, is_blocking: bool = True) -> int | None:
         if self._training.tp == 1:
             return None
         op = "reduce_scatter" if self._training.is_sequence_parallel else "all_reduce"
-        return self._collective(op, TP, self._layer.hidden_bytes, is_blocking=is_blocking)
+        return self._collective(op, TP, copies * self._layer.hidden_bytes, is_blocking=is_blocking)
 
     def _reduce_loss(self) -> None:
         """Each rank has a part of the vocabulary: the largest score, the sum and the target's are of all."""
@@ -245,7 +247,7 @@ class StageWriter:
             self._collective("all_reduce", "world", 4)
         updated = divided(own, tr, tr.zero >= 1)
         for operator in self._layer.step(self._stage, self._memory.parameters, updated):
-            self._compute(*self._time(operator, Phase.WHOLE))
+            self._compute(*self._time(operator, Phase.WHOLE), operator)
         if tr.zero in (1, 2):
             self._over_replicas("all_gather", own, tr.value_bytes)
         self._flush()

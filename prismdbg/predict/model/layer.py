@@ -3,12 +3,14 @@
 The parts are Megatron's: norm, linear to queries, keys and values, attention, linear, residual; norm, linear,
 activation, linear, residual. With a tensor parallel size t the linears have 1/t of their outputs or inputs, and each
 half of the layer ends in an all-reduce, or begins with an all-gather and ends in a reduce-scatter (sequence parallel).
+Experts are those of Megatron-Core (MoEAlltoAllTokenDispatcher): each rank of tp sends its part of the sequence to the
+experts' ranks, and what came there is gathered over tp. All experts get as many tokens.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 import numpy as np
@@ -16,8 +18,8 @@ import numpy as np
 from prismdbg.predict.model.memory import WIDE_BYTES
 from prismdbg.predict.model.model import Attention, Model
 from prismdbg.predict.model.training import Training
-from prismdbg.predict.operators.operators import ADAM_WAYS, DROPOUT_WAYS, LINEAR
-from prismdbg.predict.operators.work import Floats, Work, matmul, memory_bound
+from prismdbg.predict.operators.operators import ADAM_WAYS, ADD_WAYS, DROPOUT_WAYS, LINEAR, MASK_WAYS
+from prismdbg.predict.operators.work import Floats, Work, lookup, matmul, memory_bound
 
 SCORES = "ScaledUpperTriangMaskedSoftmax"
 
@@ -41,13 +43,14 @@ class Operator:
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Half:
     """Attention or MLP: what is before the gathered region, in it, and after it. exchanged_bytes: what a rank gives and
-    gets in each of two all-to-all of experts; 0 for a dense model."""
+    gets in each of two all-to-all of experts; 0 for a dense model. copies: of each token, in the gathered region."""
 
     name: str
     before: Sequence[Operator]
     inside: Sequence[Operator]
     after: Sequence[Operator]
     exchanged_bytes: int = 0
+    copies: int = 1
     core: Sequence[Operator] = field(init=False)
     inside_but_first: Sequence[Operator] = field(init=False)
 
@@ -62,7 +65,7 @@ def one(value: float) -> Floats:
 
 def _dropped(items: Floats, sizes: Mapping[str, Floats]) -> Work:
     """Reads, writes, and keeps a mask of a byte."""
-    return memory_bound("dropout", sizes, items=items, ways=DROPOUT_WAYS)
+    return memory_bound("dropout", sizes, items=items, ways=DROPOUT_WAYS, backward_ways=DROPOUT_WAYS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,9 +88,8 @@ class Layer:
     def first(self) -> list[Operator]:
         """The embedding; its dropout is done where the sequence is divided."""
         m, t = self.model, self.training.tp
-        items = self.tokens * m.hidden + m.vocabulary * m.hidden / t / 2
-        sizes = {"tokens": one(self.tokens), "width": one(m.hidden), "mp": one(t)}
-        return [Operator(work=memory_bound("embedding", sizes, items=one(items), ways=2)), *self._dropout()]
+        table = lookup(tokens=one(self.tokens), width=one(m.hidden), mp=one(t), vocabulary=one(m.vocabulary))
+        return [Operator(work=table), *self._dropout()]
 
     def last(self) -> list[Operator]:
         m, t = self.model, self.training.tp
@@ -106,6 +108,8 @@ class Layer:
         layers = m.layers / tr.pp * updated / parameters
         sizes = {"dim": one(m.hidden), "mp": one(tr.tp), "encoders": one(layers)}
         adam = memory_bound(f"{place}Stage_optimizer", sizes, items=one(updated), ways=ADAM_WAYS)
+        if place != "middle":
+            adam = replace(adam, limits={"vocabulary": one(m.vocabulary)})
         if tr.value_bytes >= WIDE_BYTES:
             return [Operator(work=adam)]
         return [Operator(work=adam), Operator(work=self._passes(sizes, parameters, updated))]
@@ -137,13 +141,14 @@ class Layer:
         routed = self.tokens * m.experts_per_token
         own = m.experts // tr.ep
         inside = [Operator(work=each.work, count=own) for each in self._expert(max(routed // own, 1))]
-        router = self._linear(m.experts, m.hidden)
+        router = self._linear(m.experts, m.hidden, self.tokens // tr.norm_parts)
         return Half(
             name="mlp",
             before=[*before, router],
             inside=inside,
             after=after,
-            exchanged_bytes=tr.value_bytes * routed * m.hidden,
+            exchanged_bytes=tr.value_bytes * routed * m.hidden // tr.norm_parts,
+            copies=m.experts_per_token if tr.ep > 1 and tr.is_sequence_parallel else 1,
         )
 
     def _expert(self, tokens: int) -> list[Operator]:
@@ -187,13 +192,31 @@ class Layer:
         return Operator(work=memory_bound("RoPE", sizes, items=one(self.tokens * m.hidden / tr.tp), ways=4))
 
     def _residual(self) -> list[Operator]:
-        return [*self._dropout(), self._rows("res_add", self.model.hidden, 3)]
+        """With dropout one kernel forward, as Megatron fuses bias, dropout and addition: two tensors are read, one and
+        the mask are written. Backward the mask is applied, and the gradients of both ways are added."""
+        if not self.model.has_dropout:
+            return [self._rows("res_add", self.model.hidden, ADD_WAYS)]
+        tokens, width = self._divided
+        sizes = {"tokens": tokens, "width": width}
+        ways, backward_ways = ADD_WAYS + MASK_WAYS, ADD_WAYS + DROPOUT_WAYS
+        return [
+            Operator(
+                work=memory_bound(
+                    "bias_dropout_add", sizes, items=tokens * width, ways=ways, backward_ways=backward_ways
+                )
+            )
+        ]
 
     def _dropout(self) -> list[Operator]:
         if not self.model.has_dropout:
             return []
-        tokens, width = one(self.tokens // self.training.norm_parts), one(self.model.hidden)
+        tokens, width = self._divided
         return [Operator(work=_dropped(tokens * width, {"tokens": tokens, "width": width}))]
+
+    @property
+    def _divided(self) -> tuple[Floats, Floats]:
+        """Tokens and width of what a rank has outside of the linears."""
+        return one(self.tokens // self.training.norm_parts), one(self.model.hidden)
 
     def _linear(self, n: int, k: int, tokens: int | None = None) -> Operator:
         return Operator(work=matmul(LINEAR, m=one(tokens or self.tokens), n=one(n), k=one(k)))

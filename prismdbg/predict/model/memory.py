@@ -85,6 +85,8 @@ def layer_activation_bytes(model: Model, training: Training, recompute: Recomput
     inner = model.ffn / model.hidden * (value * (3 if model.is_gated else 2))
     mlp = inner * (model.experts_per_token if model.experts else 1)
     whole = 4 * value + 2 * dropped  # inputs of two norms and of two linears, masks of two dropouts
+    if model.experts:
+        whole += (2 * model.experts_per_token - 1) * value  # a token for each of its experts, and what each makes of it
     core = 0.0
     if recompute is Recompute.NONE and model.attention is Attention.UNFUSED:
         core = (2 * value + dropped) * model.heads * model.sequence / model.hidden  # scores, softmax, mask

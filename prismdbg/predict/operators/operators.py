@@ -10,17 +10,18 @@ that was sampled (`m n k batch`, `l width heads`, or `items`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
 import numpy as np
 
 from prismdbg.errors import CapsuleError
-from prismdbg.predict.operators.work import Floats, Work, matmul, memory_bound
+from prismdbg.predict.operators.work import Floats, Work, lookup, matmul, memory_bound
 
 Columns = Mapping[str, Floats]
 LINEAR, VOCABULARY, PADDED_TO = "linear", 50_257, 128
-DROPOUT_WAYS = 2.5
+ADD_WAYS, MASK_WAYS = 3, 0.5  # a mask of a byte
+DROPOUT_WAYS = 2 + MASK_WAYS
 ADAM_WAYS = 14  # of 2 bytes: reads weight, gradient and two moments, writes all but the gradient
 
 
@@ -71,8 +72,7 @@ def _rows(family: str, ways: float, width: Callable[[Columns], Floats]) -> Calla
 
 
 def _embedding(at: Columns) -> Work:
-    items = _tokens(at) * at["dim"] + _vocabulary(at) * at["dim"] / 2
-    return memory_bound("embedding", {"tokens": _tokens(at), "width": at["dim"], "mp": at["mp"]}, items=items, ways=2)
+    return lookup(tokens=_tokens(at), width=at["dim"], mp=at["mp"], vocabulary=_vocabulary(at) * at["mp"])
 
 
 def _rope(at: Columns) -> Work:
@@ -87,7 +87,8 @@ def _optimizer(family: str, tables: int) -> Callable[[Columns], Work]:
     def work(at: Columns) -> Work:
         parameters = 12 * at["dim"] ** 2 * at["encoders"] / at["mp"] + tables * _vocabulary(at) * at["dim"]
         sizes = {"dim": at["dim"], "mp": at["mp"], "encoders": at["encoders"]}
-        return memory_bound(family, sizes, items=parameters, ways=ADAM_WAYS)
+        limits = {"vocabulary": _vocabulary(at) * at["mp"]} if tables else {}
+        return replace(memory_bound(family, sizes, items=parameters, ways=ADAM_WAYS), limits=limits)
 
     return work
 
@@ -113,7 +114,7 @@ OPERATORS: Mapping[str, Callable[[Columns], Work]] = {
     "embedding": _embedding,
     "layernorm": _rows("layernorm", 2, lambda at: at["dim"]),
     "RMSlayernorm": _rows("RMSlayernorm", 2, lambda at: at["dim"]),
-    "res_add": _rows("res_add", 3, lambda at: at["dim"]),
+    "res_add": _rows("res_add", ADD_WAYS, lambda at: at["dim"]),
     "gelu": _rows("gelu", 2, lambda at: 4 * at["dim"] / at["mp"]),
     "parallel_cross_entropy_128": _rows("parallel_cross_entropy_128", 4, _vocabulary),
     "firstStage_optimizer": _optimizer("firstStage_optimizer", 1),
@@ -121,13 +122,21 @@ OPERATORS: Mapping[str, Callable[[Columns], Work]] = {
     "lastStage_optimizer": _optimizer("lastStage_optimizer", 1),
 }
 _SAMPLED = ({"items", "tensors"}, {"m", "n", "k"})  # by a program, some under the same name
+_COLLECTIVE, _ATTENTION = {"shape", "nodes", "GPUsPerNode"}, {"l", "width", "heads"}
+
+
+def is_known(operator: str, columns: Collection[str]) -> bool:
+    """Whether its name or its columns say how much work it is."""
+    return operator in OPERATORS or any(
+        names <= set(columns) for names in (*_SAMPLED, _COLLECTIVE, _ATTENTION, {"items"})
+    )
 
 
 def work_of(operator: str, columns: Columns) -> Work:
     """CapsuleError where a column is missing that this operator needs."""
     try:
-        is_known = operator in OPERATORS and not any(names <= set(columns) for names in _SAMPLED)
-        return OPERATORS[operator](columns) if is_known else _sampled(operator, columns)
+        is_of_model = operator in OPERATORS and not any(names <= set(columns) for names in _SAMPLED)
+        return OPERATORS[operator](columns) if is_of_model else _sampled(operator, columns)
     except KeyError as error:
         raise CapsuleError(
             f"operator {operator}: column {error} is missing", hint=f"add it; there are: {', '.join(columns)}"
@@ -136,10 +145,10 @@ def work_of(operator: str, columns: Columns) -> Work:
 
 def _sampled(operator: str, at: Columns) -> Work:
     """Elements are of 4 bytes."""
-    if {"shape", "nodes", "GPUsPerNode"} <= set(at):
+    if set(at) >= _COLLECTIVE:
         return replace(_collective(at), family=operator)
     if {"m", "n", "k"} <= set(at):
         return matmul(operator, m=at["m"], n=at["n"], k=at["k"], batch=at.get("batch", 1), item_bytes=4)
-    if {"l", "width", "heads"} <= set(at):
+    if set(at) >= _ATTENTION:
         return replace(_attention_of(operator, at), moved_bytes=16 * at["heads"] * at["l"] * at["width"])
     return memory_bound(operator, at, items=at["items"], ways=2, item_bytes=4)

@@ -26,7 +26,7 @@ _TWICE = ("mul_",)
 
 def calls_of(work: Work, phase: Phase) -> list[Work]:
     """Of one shape; nothing where it is not known what PyTorch calls for it."""
-    sizes = {name: float(size[0]) for name, size in work.sizes.items()}
+    sizes = {name: float(size[0]) for name, size in (*work.sizes.items(), *work.limits.items())}
     moved = float(work.moved_bytes[0]) / MODEL_ITEM_BYTES
     found = _calls(work.family, phase, sizes, moved)
     return [
@@ -74,13 +74,8 @@ def _attention_backward(at: Sizes, _: float) -> list[Call]:
     return [("_scaled_dot_product_flash_attention_for_cpu_backward", dict(at))]
 
 
-def _table(at: Sizes, moved: float) -> float:
-    """Elements of the embedding's table."""
-    return max(moved - 2 * at["tokens"] * at["width"], at["width"])
-
-
-def _embedding(at: Sizes, moved: float) -> list[Call]:
-    return [_elements("embedding", _table(at, moved) + at["tokens"], at["width"], 2)]
+def _embedding(at: Sizes, _: float) -> list[Call]:
+    return [_elements("embedding", at["vocabulary"] / at["mp"] * at["width"] + at["tokens"], at["width"], 2)]
 
 
 def _embedding_backward(at: Sizes, _: float) -> list[Call]:
@@ -97,6 +92,17 @@ def _dropout(_: Sizes, moved: float) -> list[Call]:
 def _dropout_backward(_: Sizes, moved: float) -> list[Call]:
     items = moved / DROPOUT_WAYS
     return [_elements("mul", 2 * items, sqrt(items), 2)]
+
+
+def _bias_dropout_add(at: Sizes, _: float) -> list[Call]:
+    """PyTorch fuses nothing of it on a CPU."""
+    items = at["tokens"] * at["width"]
+    return [*_dropout(at, DROPOUT_WAYS * items), _elements("add", 2 * items, at["width"], 2)]
+
+
+def _bias_dropout_add_backward(at: Sizes, _: float) -> list[Call]:
+    items = at["tokens"] * at["width"]
+    return [*_dropout_backward(at, DROPOUT_WAYS * items), _elements("add", 2 * items, at["width"], 2)]
 
 
 def _optimizer(parameters: float, at: Sizes) -> Iterator[Call]:
@@ -149,4 +155,6 @@ _OTHERS: Mapping[tuple[str, Phase], Callable[[Sizes, float], list[Call]]] = {
     ("embedding", Phase.BACKWARD): _embedding_backward,
     ("dropout", Phase.FORWARD): _dropout,
     ("dropout", Phase.BACKWARD): _dropout_backward,
+    ("bias_dropout_add", Phase.FORWARD): _bias_dropout_add,
+    ("bias_dropout_add", Phase.BACKWARD): _bias_dropout_add_backward,
 }

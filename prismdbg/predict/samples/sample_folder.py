@@ -1,25 +1,28 @@
 """OPS: a folder with one CSV file for each operator, named after it. Columns are the sizes of a shape, then its times.
 
-    linear1.csv        mp,b,l,dim,forward_us,backward_us
-    RoPE_fp16.csv      mp,b,h,l,dim,F_dur(us),B_dur(us)        as arXiv 2509.22832 publishes them
+    linear1.csv              mp,b,l,dim,forward_us,backward_us
+    GPU_RoPE_bf16_2_1.csv    mp,b,h,l,dim,F_dur(us),B_dur(us)        as arXiv 2509.22832 publishes them
 
-Numbers only, all above zero. What follows `_fp16` in a file's name says nothing: files of one operator are taken
-together, equal rows once. Files whose header has no known column of times are left out. Nothing is fitted before it is
-asked for, and nothing is pickled.
+Numbers only, all above zero. Files of one operator are taken together, equal rows once; all are of one GPU, and
+operators of one precision, which is of 16 bits (`file_name.py`). Files whose header has no known column of times are
+left out, and so are unknown operators. Nothing is fitted before it is asked for, and nothing is pickled.
 """
 
 from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from prismdbg.errors import CapsuleError, UsageError
 from prismdbg.model.meanwhile import one_by_one
+from prismdbg.predict.operators.operators import is_known
 from prismdbg.predict.operators.work import Floats
+from prismdbg.predict.samples.file_name import FileName
 from prismdbg.predict.samples.samples import Phase, Samples
 
 TIMES: Mapping[str, Phase] = {
@@ -31,17 +34,22 @@ TIMES: Mapping[str, Phase] = {
     "dur(us)": Phase.WHOLE,
 }
 MOST_BYTES = 64 << 20
-_SUFFIX = "_fp16"
 _US = 1_000
 
 
-def read_folder(folder: Path) -> dict[str, Samples]:
-    """By operator. UsageError where there is no such folder or nothing in it; CapsuleError where a file is damaged."""
+def read_folder(folder: Path, tell: Callable[[str], None] = lambda _: None) -> dict[str, Samples]:
+    """By operator. `tell`: gets a line for each file of an unknown operator. UsageError where there is no such folder,
+    nothing in it, or what does not belong together; CapsuleError where a file is damaged."""
     if not folder.is_dir():
         raise UsageError(f"no such directory: {folder}", hint="give the folder with the CSV files of the operators")
     known: dict[str, Samples] = {}
+    names: list[FileName] = []
     for path in one_by_one(sorted(folder.glob("*.csv")), "reading the times of operators"):
-        if (samples := read_file(path)) is not None:
+        name = FileName.of(path)
+        if (samples := _read_file(name, tell)) is not None:
+            for other in names:
+                name.check_with(other)
+            names.append(name)
             before = known.get(samples.operator)
             known[samples.operator] = samples if before is None else _together(path, before, samples)
     if not known:
@@ -63,21 +71,27 @@ def _together(path: Path, one: Samples, other: Samples) -> Samples:
     rows = np.unique(np.concatenate([np.stack(mine, 1), np.stack(theirs, 1)]), axis=0)
     columns = dict(zip(one.columns, rows.T, strict=False))
     times = dict(zip(one.times_ns, rows.T[len(columns) :], strict=True))
-    return Samples(operator=one.operator, columns=columns, times_ns=times)
+    return replace(one, columns=columns, times_ns=times, gpu=one.gpu or other.gpu)
 
 
-def read_file(path: Path) -> Samples | None:
-    """None where the header names no times."""
+def _read_file(name: FileName, tell: Callable[[str], None]) -> Samples | None:
+    """None where the header names no times, or where nothing is known of the operator."""
+    path = name.path
     header, rows = read_rows(path)
     if not set(header) & set(TIMES):
         return None
     if len(set(header)) != len(header):
         raise CapsuleError(f"{path}: a column occurs twice: {', '.join(header)}", hint="leave one")
+    if not is_known(name.operator, header):
+        tell(f"{path} is left out: unknown operator {name.operator!r}")
+        return None
+    name.check_precision()
     table = _table(path, header, rows)
     return Samples(
-        operator=path.stem.partition(_SUFFIX)[0],
-        columns={name: table[:, at] for at, name in enumerate(header) if name not in TIMES},
-        times_ns={TIMES[name]: table[:, at] * _US for at, name in enumerate(header) if name in TIMES},
+        operator=name.operator,
+        columns={title: table[:, at] for at, title in enumerate(header) if title not in TIMES},
+        times_ns={TIMES[title]: table[:, at] * _US for at, title in enumerate(header) if title in TIMES},
+        gpu=name.gpu,
     )
 
 

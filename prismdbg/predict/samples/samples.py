@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from prismdbg.predict.operators.operators import work_of
@@ -18,11 +18,13 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Samples:
-    """`columns`: the shapes, by name. times_ns: by phase. Every array has shape (n,)."""
+    """`columns`: the shapes, by name. times_ns: by phase. Every array has shape (n,). gpu: empty where the
+    names of the files do not say it."""
 
     operator: str
     columns: Mapping[str, Floats]
     times_ns: Mapping[Phase, Floats]
+    gpu: str = ""
 
     def __len__(self) -> int:
         return len(next(iter(self.times_ns.values())))
@@ -31,10 +33,13 @@ class Samples:
     def work(self) -> Work:
         return work_of(self.operator, self.columns)
 
+    def work_in(self, phase: Phase) -> Work:
+        return self.work.backward() if phase is Phase.BACKWARD else self.work
+
     def chosen(self, rows: Floats) -> Samples:
         """`rows`: a mask, or places."""
-        return Samples(
-            operator=self.operator,
+        return replace(
+            self,
             columns={name: column[rows] for name, column in self.columns.items()},
             times_ns={phase: times[rows] for phase, times in self.times_ns.items()},
         )

@@ -71,7 +71,7 @@ def _node(data: Path) -> Measured:
         notes=[
             "vTrain: predicted from the same samples, then corrected by what was measured on all other meshes "
             "(tp, dp, pp). Stricter: on all other pairs of tp and pp, as dp hardly matters within a node. The overlap "
-            "factor is in all of them.",
+            "factor is in all of them. The correction exists in this bench alone: `prismdbg predict` has none.",
             f"vTrain, without a correction: {in_short(raw)}",
             f"vTrain, each mesh left out: {in_short(by_mesh)}",
             f"vTrain, each tp and pp left out: {in_short(by_model_parallel)}",

@@ -171,6 +171,22 @@ def test_a_rank_passes_over_the_gradients_that_it_keeps(zero: int, bytes_each: f
     assert passes.work.moved_bytes[0] == pytest.approx(bytes_each * 1e9)
 
 
+def test_bias_dropout_and_residual_are_one_kernel() -> None:
+    """Megatron's fused_bias_dropout_add: two tensors are read, one and a mask are written. The backward pass of dropout
+    and the addition of the residual's gradient are two."""
+    attention, mlp = Layer(model=model_file.parse(GPT), training=training("tp=8", 4)).halves()
+    for half in (attention, mlp):
+        (fused,) = (operator.work for operator in half.after)
+        assert fused.moved_bytes[0] == 3.5 * 2 * 2048 * 6144
+        assert fused.backward().moved_bytes[0] == 5.5 * 2 * 2048 * 6144
+
+
+def test_a_lookup_reads_its_tokens_and_its_gradient_is_as_large_as_the_table() -> None:
+    looked_up = Layer(model=model_file.parse(GPT), training=training("tp=8", 4)).first()[0].work
+    assert looked_up.moved_bytes[0] == 2 * 2 * 2048 * 6144
+    assert looked_up.backward().moved_bytes[0] == 2 * 6144 * (2 * 2048 + 51200 / 8)
+
+
 LLAMA = GPT.replace("gpt", "llama").replace("layers: 48", "layers: 8")
 
 
@@ -316,6 +332,41 @@ def test_experts_exchange_tokens_and_are_divided() -> None:
     assert divided.parameters < dense.parameters / 3
 
 
+EXPERTS = LLAMA.replace("kind: llama", "kind: moe\nexperts: 8")
+
+
+def test_each_rank_of_tp_exchanges_its_part_of_the_sequence() -> None:
+    """Megatron-Core's MoEAlltoAllTokenDispatcher: all-to-all over ep, then all-gather over tp."""
+    model = model_file.parse(EXPERTS)
+    whole, part = (
+        Layer(model=model, training=training(mesh, 8, is_sequence_parallel=True)).halves()[1]
+        for mesh in ("ep=4", "ep=4,tp=4")
+    )
+    assert whole.exchanged_bytes == 2 * 2 * 2048 * 6144 == 4 * part.exchanged_bytes
+
+
+def test_tokens_go_to_their_experts_before_they_are_gathered() -> None:
+    entries = predicted(EXPERTS, training("ep=4,tp=4", 8, is_sequence_parallel=True)).graph.classes[0].entries
+    done = [
+        (entries.texts[entries.op[row]], int(entries.size_bytes[row]))
+        for row in np.flatnonzero(entries.kind == Kind.COLLECTIVE)
+    ]
+    at = done.index(("all_to_all", 2 * 2 * 2048 * 6144 // 4))
+    hidden = 2 * 2048 * 6144
+    assert done[at + 1] == ("all_gather", 2 * hidden), "of each token two copies"
+    assert done[at + 2 : at + 4] == [("reduce_scatter", 2 * hidden), done[at]]
+
+
+def test_experts_keep_a_copy_of_a_token_for_each_of_them_and_what_they_make_of_it() -> None:
+    one_expert, two = (
+        stage_memory(model_file.parse(f"{EXPERTS}experts_per_token: {count}\n"), training("ep=4", 8), 0)
+        for count in (1, 2)
+    )
+    size = 2048 * 6144
+    inner = 4 * 3 * 2  # a gated MLP four times as wide, in 16 bits
+    assert two.layer_activation_bytes - one_expert.layer_activation_bytes == size * (inner + 2 * 2)
+
+
 MOE = LLAMA.replace("kind: llama", "kind: moe\nexperts: 16").replace("51200", "1024")
 
 
@@ -343,6 +394,28 @@ def test_experts_that_nobody_else_has_are_there_once(zero: int) -> None:
     kept = 8 * held.layer_activation_bytes + held.head_bytes + held.workspace_bytes
     over = job.graph.peak_bytes[0] - held.fixed_bytes - kept
     assert 0 < over <= 2 * (2 + 4) * layer.dense < 2 * layer.experts
+
+
+SMALL = GPT.replace("hidden: 6144", "hidden: 1024").replace("heads: 64", "heads: 16")
+
+
+def test_launches_are_doubted_where_operators_are_short() -> None:
+    """No sample contains them: those that are published are times of kernels."""
+    short, long = (predicted(text, training("tp=8", 4)) for text in (SMALL, GPT.replace("6144", "12288")))
+    (said,) = [doubt for doubt in short.graph.origin.doubts if "launch" in doubt]
+    assert said == f"launches: {short.doubts.short_share:.0%} of the computation is in operators below 50 µs"
+    assert short.doubts.short_share > 0.5 > 0.1 > long.doubts.short_share
+    assert not [doubt for doubt in long.graph.origin.doubts if "launch" in doubt]
+
+
+def test_a_programs_operators_were_timed_with_their_calls() -> None:
+    times = KnownOfProgram()
+    times.is_of_program = True
+    assert not [
+        doubt
+        for doubt in modelled_job(model_file.parse(SMALL), training("tp=8", 4), times).graph.origin.doubts
+        if "launch" in doubt
+    ]
 
 
 def test_what_was_not_sampled_is_assumed() -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import csv
 import json
+from collections.abc import Sequence
 from itertools import count, product
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
@@ -18,11 +20,12 @@ from prismdbg.cli.commands.sweep import command as sweep_command
 from prismdbg.cli.terminal import long_work
 from prismdbg.errors import CapsuleError, UsageError
 from prismdbg.job_graph.job_view import job_view
+from prismdbg.predict.fit import regressor
+from prismdbg.predict.operators.work import Floats
 from prismdbg.simulate.cluster import cluster_file
 from prismdbg.simulate.engine.simulate import simulate
-from prismdbg.simulate.engine.timeline import Timeline
 from prismdbg.simulate.graph import graph_file
-from prismdbg.sweep.predictor import PREDICTION_ERROR, Described, Predictor
+from prismdbg.sweep.predictor import PREDICTION_ERROR, Described, Prediction, Predictor
 from prismdbg.sweep.stored import read_sweep
 
 MODEL = "kind: llama\nlayers: 4\nhidden: 512\nheads: 8\nvocabulary: 1024\nsequence: 256\n"
@@ -118,6 +121,12 @@ def test_what_cannot_be_read_leaves_no_cluster_file(folder: Path) -> None:
     with pytest.raises(CapsuleError, match=f"{path}, line 2"):
         calibrate("--from", path, "-o", folder / "made.yaml")
     assert not (folder / "made.yaml").exists()
+
+
+def test_an_unknown_operator_is_named_and_the_others_are_used(folder: Path) -> None:
+    (folder / "ops/NVIDIAH200_moe_bf16.csv").write_text("mp,b,moe_num_experts,F_dur(us)\n1,1,8,5\n")
+    for ran in (run(folder, "--mesh", "pp=2,dp=2", "--batch", "8"), sweep(folder)):
+        assert "NVIDIAH200_moe_bf16.csv is left out: unknown operator 'NVIDIAH200_moe'" in ran.stderr
 
 
 def test_how_far_it_is_is_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -217,7 +226,7 @@ def test_while_others_are_predicted_none_of_an_earlier_start_is_shown(
     assert len(read_sweep(folder / "s").results) > 1
     predict, calls = Predictor.predict, count()
 
-    def once(self: Predictor, described: Described) -> Timeline:
+    def once(self: Predictor, described: Described) -> Prediction:
         if next(calls):
             raise RuntimeError("ended")
         return predict(self, described)
@@ -256,17 +265,92 @@ def test_a_model_that_cannot_be_divided_is_impossible_and_the_table_says_so(fold
     assert "impossible: 6 layers cannot be divided among 4 chunks of stages" in sweep(folder).output
 
 
-MEASURED = "kind: gpt\nlayers: 8\nhidden: 6144\nheads: 64\nvocabulary: 1024\nsequence: 256\nattention: unfused\n"
+MEASURED = "kind: gpt\nlayers: 8\nhidden: 6144\nheads: 64\nvocabulary: 51200\nsequence: 2048\nattention: unfused\n"
 ALIKE = ("--world", "16", "--try", "pp=1,2", "--try", "tp=8")
+A100 = "NVIDIAA100-SXM4-80GB"
 
 
-def of_those_measured(folder: Path, text: str, *more: str, recompute: str = "full") -> Result:
+class Level:
+    """A fit that is always the sum alone."""
+
+    def __init__(self, points: Floats, values: Floats) -> None:
+        pass
+
+    def at(self, points: Floats) -> Floats:
+        return np.zeros(len(points))
+
+
+def samples_of(folder: Path, gpu: str) -> None:
+    """Linears, norms and what is between a linear and its attention, on `gpu`, from a grid that has the shapes of a
+    model as wide as those that were measured."""
+    for path in (folder / "ops").iterdir():
+        path.unlink()
+    grid = [(mp, b, length, dim) for mp in (1, 8) for b in (1, 4) for length in (256, 2048) for dim in (512, 8192)]
+    rows = [(*row, 1 + row[1] * row[2] * row[3] / row[0] / 1e5) for row in grid]
+    titles = "mp,b,l,dim,F_dur(us),B_dur(us)"
+    for operator in ("linear1", "linear2", "linear3", "linear4", "linear_final", "embedding", "gelu"):
+        write_rows(folder / named(gpu, operator), titles, [(*row, row[-1]) for row in rows])
+    for operator in ("layernorm", "res_add"):
+        write_rows(
+            folder / named(gpu, operator),
+            "b,l,dim,F_dur(us),B_dur(us)",
+            [(*row[1:], row[-1]) for row in rows if row[0] == 1],
+        )
+    heads = [(mp, b, h, length, 128 * h) for mp in (1, 8) for b in (1, 4) for h in (8, 256) for length in (256, 2048)]
+    for operator in ("baddbmm", "bmm"):
+        square = [(*row, row[1] * row[2] * row[3] ** 2 / row[0] / 1e5) for row in heads]
+        square += [(*row[:4], row[4] // 2, row[-1]) for row in square]
+        write_rows(
+            folder / named(gpu, operator),
+            "mp,b,h,l,dim,F_dur(us),B_dur(us)",
+            [(*row, row[-1]) for row in square],
+        )
+    square = [(*row[:4], row[1] * row[2] * row[3] ** 2 / row[0] / 1e5) for row in heads]
+    write_rows(
+        folder / named(gpu, "ScaledUpperTriangMaskedSoftmax"),
+        "mp,b,h,l,F_dur(us),B_dur(us)",
+        [(*row, row[-1]) for row in square],
+    )
+    losses = [(*row[:3], row[-1], row[-1]) for row in rows if row[3] == 512]
+    write_rows(folder / named(gpu, "parallel_cross_entropy_128"), "mp,b,l,F_dur(us),B_dur(us)", losses)
+    for stage in ("first", "middle", "last"):
+        steps = [
+            (mp, dim, layers, dim**2 * layers / mp / 1e3) for mp in (1, 8) for dim in (512, 8192) for layers in (2, 96)
+        ]
+        write_rows(folder / named(gpu, f"{stage}Stage_optimizer"), "mp,dim,encoders,dur(us)", steps)
+
+
+def named(gpu: str, operator: str) -> str:
+    return f"ops/{gpu}_{operator}_fp16_1_1.csv" if gpu else f"ops/{operator}_fp16.csv"
+
+
+def write_rows(path: Path, titles: str, rows: Sequence[Sequence[float]]) -> None:
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(titles.split(","))
+        writer.writerows(rows)
+
+
+def of_those_measured(
+    folder: Path, text: str, *more: str, how: tuple[str, ...] = ("--recompute", "full"), gpu: str = A100
+) -> Result:
     """A model on 16 ranks, in two stages, or with two replicas of one."""
+    samples_of(folder, gpu)
     (folder / "model.yaml").write_text(text)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(regressor, "Forest", Level)
+        return _sweep_of_those_measured(folder, more, how)
+
+
+def _sweep_of_those_measured(folder: Path, more: tuple[str, ...], how: tuple[str, ...]) -> Result:
     given = ["--how", "predict", "--mesh", "pp,dp,tp", "--ops", folder / "ops", "--cluster", folder / "cluster.yaml"]
-    job = ["--", str(folder / "model.yaml"), "--batch", "8", "--recompute", recompute]
+    job = ["--", str(folder / "model.yaml"), "--batch", "8", *how]
     words = [*map(str, given), *ALIKE, *more, *job]
     return CliRunner().invoke(sweep_command, words, catch_exceptions=False, standalone_mode=False)
+
+
+def intervals(ran: Result) -> list[object]:
+    return [each["interval_ns"] for each in json.loads(ran.stdout)["results"] if each["state"] == "done"]
 
 
 def test_a_prediction_of_a_kind_that_was_measured_has_the_error_of_those(folder: Path) -> None:
@@ -283,16 +367,36 @@ def test_a_prediction_of_a_kind_that_was_measured_has_the_error_of_those(folder:
 
 @pytest.mark.parametrize(
     ("old", "new"),
-    [("hidden: 6144", "hidden: 4096"), ("hidden: 6144", "hidden: 25664\nffn: 64"), ("unfused", "flash")],
+    [
+        ("hidden: 6144", "hidden: 4096"),
+        ("hidden: 6144", "hidden: 25664\nffn: 64"),
+        ("unfused", "flash"),
+        ("kind: gpt", "kind: llama"),
+        ("heads: 64", "heads: 64\nkv_heads: 8"),
+        ("heads: 64", "heads: 64\nffn: 16384"),
+        ("heads: 64", "heads: 64\nrope: true"),
+        ("sequence: 2048", "sequence: 1024"),
+        ("vocabulary: 51200", "vocabulary: 128256"),
+        ("heads: 64", "heads: 1024"),
+    ],
 )
-def test_a_model_of_another_width_or_attention_has_no_interval(folder: Path, old: str, new: str) -> None:
-    found = json.loads(of_those_measured(folder, MEASURED.replace(old, new), "--json").stdout)["results"]
-    assert [each["interval_ns"] for each in found if each["state"] == "done"] == [None, None]
+def test_a_model_of_another_form_has_no_interval(folder: Path, old: str, new: str) -> None:
+    assert not any(intervals(of_those_measured(folder, MEASURED.replace(old, new), "--json")))
 
 
-def test_an_iteration_without_recomputation_has_no_interval(folder: Path) -> None:
-    found = json.loads(of_those_measured(folder, MEASURED, "--json", recompute="none").stdout)["results"]
-    assert [each["interval_ns"] for each in found if each["state"] == "done"] == [None, None]
+def test_samples_of_another_gpu_or_of_none_give_no_interval(folder: Path) -> None:
+    assert any(intervals(of_those_measured(folder, MEASURED, "--json")))
+    for gpu in ("NVIDIAH200", ""):
+        assert not any(intervals(of_those_measured(folder, MEASURED, "--json", gpu=gpu)))
+
+
+@pytest.mark.parametrize(
+    "how",
+    [("--recompute", "none"), ("--recompute", "selective"), ("--recompute", "full", "--sequence-parallel")],
+)
+def test_recomputation_that_was_not_measured_has_no_interval(folder: Path, how: tuple[str, ...]) -> None:
+    """Full recomputation was measured without sequence parallelism, selective with it."""
+    assert not any(intervals(of_those_measured(folder, MEASURED, "--json", how=how)))
 
 
 @pytest.mark.parametrize(

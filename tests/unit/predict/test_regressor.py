@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 
 from prismdbg.errors import FacilityError, UsageError
 from prismdbg.predict.fit.regressor import Regressor
-from prismdbg.predict.operators.work import Floats, Work, matmul
+from prismdbg.predict.operators.work import Floats, Work, lookup, matmul, memory_bound
 
 SIZES = (256, 384, 512, 768, 1024, 1536, 2048, 4096)
 
@@ -72,6 +73,27 @@ def test_a_combination_that_no_sample_has_is_outside() -> None:
         matmul("mm", m=np.array([512.0, 256.0]), n=np.array([512.0, 4096.0]), k=np.array([512.0, 256.0]))
     )
     assert not inside and "combination" in outside
+
+
+def lookups(vocabulary: float) -> Work:
+    tokens, width = (axis.ravel() for axis in np.meshgrid([1024.0, 4096.0], [512.0, 2048.0, 8192.0]))
+    return lookup(tokens=tokens, width=width, mp=np.ones(6), vocabulary=vocabulary * np.ones(6))
+
+
+def test_another_vocabulary_is_outside_the_samples() -> None:
+    """It is none of a lookup's sizes: all samples have the same."""
+    sampled = Regressor.of(lookups(50_304), lookups(50_304).moved_bytes)
+    assert not any(sampled.hull.outside(lookups(51_000)))
+    assert set(sampled.hull.outside(lookups(128_256))) == {"vocabulary=128256 (sampled: 50304 to 50304)"}
+
+
+def test_an_optimizer_of_more_parameters_than_were_sampled_is_outside() -> None:
+    """Experts: as many layers of that width have more."""
+    sizes = {"dim": np.array([512.0, 1024.0, 512.0, 1024.0]), "encoders": np.array([1.0, 1.0, 4.0, 4.0])}
+    work = memory_bound("middleStage_optimizer", sizes, items=12 * sizes["dim"] ** 2 * sizes["encoders"], ways=14)
+    hull = Regressor.of(work, work.moved_bytes).hull
+    assert not any(hull.outside(work))
+    assert "moved_bytes=" in hull.outside(replace(work, moved_bytes=8 * work.moved_bytes))[3]
 
 
 def test_the_same_samples_give_the_same_times(grid: Work, regressor: Regressor) -> None:

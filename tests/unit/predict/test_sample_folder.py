@@ -23,6 +23,68 @@ def test_a_published_file_is_read_as_it_is(tmp_path: Path) -> None:
     assert found["linear1"].work.shape(1) == "linear k=512 m=2048 n=768"
 
 
+A100, H200 = "NVIDIAA100-SXM4-80GB", "NVIDIAH200"
+
+
+@pytest.mark.parametrize("name", ["linear1_bf16", f"{A100}_linear1_fp16", f"{A100}_linear1_bf16_8_1"])
+def test_a_file_has_the_name_that_its_authors_give_it(tmp_path: Path, name: str) -> None:
+    """{GPU}_{operator}_{precision}_{parts}_{part}.csv"""
+    (tmp_path / f"{name}.csv").write_text(PUBLISHED)
+    ((operator, samples),) = read_folder(tmp_path).items()
+    assert (operator, samples.work.family, len(samples)) == ("linear1", "linear", 2)
+    assert samples.gpu == (A100 if name.startswith(A100) else "")
+
+
+def test_parts_of_one_operator_are_joined(tmp_path: Path) -> None:
+    header, *rows = PUBLISHED.splitlines()
+    for part, row in enumerate(rows):
+        (tmp_path / f"{A100}_linear1_fp16_2_{part}.csv").write_text(f"{header}\n{row}\n")
+    assert sorted(read_folder(tmp_path)["linear1"].times_ns[Phase.FORWARD]) == [6_000, 10_500]
+
+
+def test_a_collective_has_a_gpus_name_too(tmp_path: Path) -> None:
+    (tmp_path / f"{A100}_allreduce_large_fp16_1_2.csv").write_text("shape,nodes,GPUsPerNode,dur(us)\n64,1,2,5\n")
+    assert read_folder(tmp_path)["allreduce_large"].gpu == A100
+
+
+def test_an_operator_of_a_program_keeps_its_name(tmp_path: Path) -> None:
+    """It ends as one of the model's."""
+    (tmp_path / "_log_softmax.csv").write_text("items,width,tensors,whole_us\n64,8,1,5\n")
+    assert list(read_folder(tmp_path)) == ["_log_softmax"]
+
+
+def test_an_unknown_operator_is_left_out_and_named(tmp_path: Path) -> None:
+    (tmp_path / "linear1_bf16.csv").write_text(PUBLISHED)
+    (tmp_path / "moe_bf16.csv").write_text(
+        "mp,b,l,dim,moe_num_experts,intermediate_size,top_k,F_dur(us),B_dur(us)\n1,2,1024,512,8,2048,2,1,2\n"
+    )
+    told: list[str] = []
+    assert list(read_folder(tmp_path, told.append)) == ["linear1"]
+    assert told == [f"{tmp_path / 'moe_bf16.csv'} is left out: unknown operator 'moe'"]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "said"),
+    [
+        ("linear1_fp16", "linear1_bf16", "linear1_fp16.csv is of fp16, .*linear1_bf16.csv of bf16"),
+        ("linear1_bf16", "linear3_fp16", "linear3_fp16.csv is of fp16, .*linear1_bf16.csv of bf16"),
+        (f"{A100}_linear1_fp16", f"{H200}_linear3_fp16", f"of {H200}, .*of {A100}"),
+    ],
+)
+def test_samples_of_two_precisions_or_gpus_are_refused(tmp_path: Path, one: str, other: str, said: str) -> None:
+    for name in (one, other):
+        (tmp_path / f"{name}.csv").write_text(PUBLISHED)
+    with pytest.raises(UsageError, match=said):
+        read_folder(tmp_path)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "fp8"])
+def test_a_precision_whose_values_are_not_of_16_bits_is_refused(tmp_path: Path, precision: str) -> None:
+    (tmp_path / f"{A100}_linear1_{precision}_1_1.csv").write_text(PUBLISHED)
+    with pytest.raises(UsageError, match=f"linear1_{precision}_1_1.csv is of {precision}"):
+        read_folder(tmp_path)
+
+
 def test_what_is_written_is_read(tmp_path: Path) -> None:
     (tmp_path / "linear1_fp16.csv").write_text(PUBLISHED)
     samples = read_folder(tmp_path)["linear1"]

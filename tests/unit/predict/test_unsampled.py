@@ -16,43 +16,72 @@ def one(value: float) -> np.ndarray:
     return np.array([value])
 
 
-def rows(operator: str, bytes_per_ns: float) -> Samples:
-    """One shape of `operator`, on tokens by width."""
+def rows(operator: str, bytes_per_ns: float, *, call_ns: float = 0, shapes: int = 1) -> Samples:
+    """Of `operator`, on tokens by width."""
+    sizes = np.linspace(LENGTH, LENGTH * shapes, shapes)
+    ones = np.ones(shapes)
     named = Samples(
         operator=operator,
-        columns={"b": one(1), "l": one(LENGTH), "dim": one(LENGTH), "mp": one(1)},
-        times_ns={Phase.FORWARD: one(1), Phase.BACKWARD: one(1e9)},
+        columns={"b": ones, "l": sizes, "dim": LENGTH * ones, "mp": ones},
+        times_ns={Phase.FORWARD: ones},
     )
-    times = {Phase.FORWARD: named.work.moved_bytes / bytes_per_ns, Phase.BACKWARD: one(1e9)}
+    times = {Phase.FORWARD: call_ns + named.work.moved_bytes / bytes_per_ns, Phase.BACKWARD: 1e9 * ones}
     return Samples(operator=operator, columns=named.columns, times_ns=times)
 
 
-def scores(bytes_per_ns: float) -> Samples:
+def scores(operator: str, bytes_per_ns: float) -> Samples:
     return Samples(
-        operator="softmax",
-        columns={"mp": one(1), "b": one(1), "h": one(1), "l": one(LENGTH)},
+        operator=operator,
+        columns={"mp": one(1), "b": one(1), "h": one(1), "l": one(LENGTH), "dim": one(64)},
         times_ns={Phase.FORWARD: one(4 * LENGTH**2 / bytes_per_ns)},
     )
 
 
 SAMPLES = {
     "layernorm": rows("layernorm", 1000),
-    "res_add": rows("res_add", 1700),
     "gelu": rows("gelu", 1400),
-    "softmax": scores(800),
+    "RMSlayernorm": rows("RMSlayernorm", 300),
+    "softmax": scores("softmax", 800),
+    "fillmask": scores("fillmask", 700),
 }
+DROPPED = memory_bound("dropout", {"l": one(64), "heads": one(64)}, items=one(1e6), ways=2.5, backward_ways=2.5)
 
 
-@pytest.mark.parametrize(
-    ("sizes", "bytes_per_ns"), [(("tokens", "width"), 1400), (("l", "heads"), 800), (("items",), 1200)]
-)
-def test_an_unsampled_operator_has_the_median_rate_on_such_tensors(sizes: tuple[str, ...], bytes_per_ns: float) -> None:
-    """Backward passes of the samples do not count; on tensors that nothing was sampled on, all operators do."""
-    work = memory_bound("dropout", {name: one(64) for name in sizes}, items=one(1e6), ways=2.5)
-    times = OperatorTimes(SAMPLES)
+def test_an_unsampled_operator_takes_its_bytes_as_a_residual_addition_of_that_size() -> None:
+    """Of which a call takes 2 µs, too."""
+    times = OperatorTimes({"res_add": rows("res_add", 1700, call_ns=2000, shapes=8), **SAMPLES})
     for phase in (Phase.FORWARD, Phase.BACKWARD):
-        assert times.time_ns(work, phase) == pytest.approx(5e6 / bytes_per_ns, rel=1e-3)
-    assert "at the median rate" in times.doubts.unsampled["dropout"]
+        assert times.time_ns(DROPPED, phase) == pytest.approx(2000 + 5e6 / 1700, rel=1e-2)
+    assert "its bytes at the rate of res_add; nothing" in times.doubts.unsampled["dropout"]
+
+
+def test_without_a_residual_addition_the_fastest_operator_of_which_all_passes_are_counted_says_the_rate() -> None:
+    times = OperatorTimes(SAMPLES)
+    assert times.time_ns(DROPPED, Phase.FORWARD) == pytest.approx(5e6 / 1400, rel=1e-3)
+    assert "at the rate of gelu;" in times.doubts.unsampled["dropout"]
+
+
+def test_an_unsampled_operator_takes_the_same_whatever_else_was_sampled() -> None:
+    """These move more than their bytes, so that their rates are none of a machine."""
+    fewer = {name: one for name, one in SAMPLES.items() if name not in ("softmax", "fillmask", "RMSlayernorm")}
+    assert len({OperatorTimes(given).time_ns(DROPPED, Phase.FORWARD) for given in (SAMPLES, fewer)}) == 1
+
+
+def test_where_nothing_else_was_sampled_the_median_rate_counts() -> None:
+    given = {name: one for name, one in SAMPLES.items() if name not in ("layernorm", "gelu")}
+    times = OperatorTimes(given)
+    assert times.time_ns(DROPPED, Phase.FORWARD) == pytest.approx(5e6 / 700, rel=1e-3)
+    assert "at the median rate of operators;" in times.doubts.unsampled["dropout"]
+
+
+def test_two_shapes_that_differ_in_their_bytes_alone_have_times_of_their_own() -> None:
+    """As with gradients of 2 bytes and of 4, which a sweep may compare."""
+    times = OperatorTimes(SAMPLES)
+    one_ns, other_ns = (
+        times.of_another_job().time_ns(memory_bound("gradient_passes", {"dim": one(64)}, items=one(n), ways=1), phase)
+        for n, phase in ((1e6, Phase.WHOLE), (2e6, Phase.WHOLE))
+    )
+    assert other_ns == pytest.approx(2 * one_ns, rel=1e-3)
 
 
 def test_another_operator_takes_twice_as_long_backward() -> None:

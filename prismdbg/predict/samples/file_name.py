@@ -1,0 +1,55 @@
+"""Names of files in OPS: `linear1.csv`, or `{GPU}_{operator}_{precision}_{parts}_{part}.csv` as the sampler of arXiv
+2509.22832 writes them, with or without what stands around the operator.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from prismdbg.errors import UsageError
+from prismdbg.predict.operators.operators import OPERATORS
+
+COLLECTIVES = ("allreduce", "allgather", "reducescatter")
+SIXTEEN_BITS = ("fp16", "bf16")
+_PUBLISHED = re.compile(r"(?P<named>.+?)_(?P<precision>fp16|bf16|fp32|fp8)(?:_.*)?")
+_WITH_GPU = re.compile(rf"(?P<gpu>.+?)_(?P<operator>{'|'.join(OPERATORS)}|p2p|(?:{'|'.join(COLLECTIVES)})(?:_large)?)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileName:
+    """`gpu`, `precision`: empty where the name does not say them."""
+
+    path: Path
+    operator: str
+    gpu: str = ""
+    precision: str = ""
+
+    @classmethod
+    def of(cls, path: Path) -> FileName:
+        """Only a name with a precision has a GPU: `_log_softmax` is an operator."""
+        if (published := _PUBLISHED.fullmatch(path.stem)) is None:
+            return cls(path=path, operator=path.stem)
+        named, precision = published["named"], published["precision"]
+        if (full := _WITH_GPU.fullmatch(named)) is None:
+            return cls(path=path, operator=named, precision=precision)
+        return cls(path=path, operator=full["operator"], gpu=full["gpu"], precision=precision)
+
+    def check_precision(self) -> None:
+        """UsageError where its values are not of 16 bits, which the work of an operator is counted with."""
+        if self.precision and self.precision not in SIXTEEN_BITS:
+            raise UsageError(
+                f"{self.path} is of {self.precision}, and operators are predicted in 16 bits",
+                hint=f"give times of {' or '.join(SIXTEEN_BITS)}, or leave the file out",
+            )
+
+    def check_with(self, other: FileName) -> None:
+        """UsageError where one of both is of another GPU or, of two operators, of another precision."""
+        is_operator = self.operator in OPERATORS and other.operator in OPERATORS
+        pairs = [(self.gpu, other.gpu), *([(self.precision, other.precision)] if is_operator else [])]
+        for mine, theirs in pairs:
+            if mine and theirs and mine != theirs:
+                raise UsageError(
+                    f"{self.path} is of {mine}, {other.path} of {theirs}", hint="put them into folders of their own"
+                )
