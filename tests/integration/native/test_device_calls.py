@@ -107,11 +107,23 @@ def test_a_work_whose_future_is_taken_ends_its_call(
     )
 
 
-@pytest.mark.parametrize(("kernels", "most"), [("native", 0), ("python", 64)])
+def test_what_is_received_is_kept_however_many_works_cpp_holds(first: Callable[..., First]) -> None:
+    """Of the Python kernels: complete works that nothing in Python holds are given up, but not these."""
+    one = first("many_functional", "python")
+    assert one.found == [] and one.received == [RECEIVED] * 100
+
+
+@pytest.mark.parametrize(("kernels", "most"), [("native", 0), ("python", 2)])
 def test_works_that_the_program_never_waits_for_are_let_go(
     first: Callable[..., First], kernels: str, most: int
 ) -> None:
-    assert first("dropped", kernels).found <= most
+    calls, tensors = first("dropped", kernels).found
+    assert calls <= most and tensors <= most
+
+
+@pytest.mark.parametrize("kernels", ["native", "python"])
+def test_a_work_that_was_seen_complete_keeps_no_tensor(first: Callable[..., First], kernels: str) -> None:
+    assert first("polled_and_dropped", kernels).found is False
 
 
 def test_nothing_is_read_while_a_graph_captures(first: Callable[..., First]) -> None:
