@@ -18,6 +18,7 @@ from native_ranks import run_job
 from prismdbg.capsule.log.events import Note
 from prismdbg.capsule.log.reader import read_payload
 from prismdbg.jobs.injection import cache_dir
+from prismdbg.log.columns import read_columns
 from prismdbg.model.collective import Collective, State
 from tests import fake_nccl
 
@@ -41,6 +42,7 @@ class First:
     found: Any
     calls: list[Collective]
     received: list[bytearray | None]
+    on_device: list[bool]
     notes: list[Note]
 
 
@@ -53,7 +55,7 @@ def first(tmp_path: Path, built: Path) -> Callable[..., First]:
         calls = log.collectives
         assert report["lost"] == ""
         kept = [read_payload(one.folder, c.payload) if c.payload else None for c in calls]
-        return First(report["found"], calls, kept, log.notes)
+        return First(report["found"], calls, kept, read_columns(one.folder).on_device.tolist(), log.notes)
 
     return run
 
@@ -79,6 +81,13 @@ def test_a_work_without_tensors_is_complete_when_the_backend_says_so(first: Call
 @pytest.mark.parametrize("kernels", ["native", "python"])
 def test_a_barrier_that_is_waited_for_holds_the_host(first: Callable[..., First], kernels: str) -> None:
     assert first("barrier_waits", kernels).found == "the peer is gone"
+
+
+@pytest.mark.parametrize("kernels", ["native", "python"])
+def test_the_log_says_for_which_device_a_barrier_is(first: Callable[..., First], kernels: str) -> None:
+    """Whoever compares how long hosts wait leaves it out. It has no tensors for all that."""
+    one = first("barriers", kernels)
+    assert one.on_device == [True, False] and not any(call.is_on_device for call in one.calls)
 
 
 @pytest.mark.parametrize("kernels", ["native", "python"])

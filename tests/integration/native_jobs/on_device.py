@@ -79,6 +79,13 @@ def barrier_waits() -> str:
     raise AssertionError("nothing was raised")
 
 
+def barriers() -> list[int]:
+    """Of the device's backend, and of one for the CPU."""
+    dist.barrier()
+    dist.barrier(dist.new_group([RANK], backend="gloo"))
+    return recorder.in_flight()
+
+
 def asynchronous() -> list[Any]:
     """What they receive is not there before they were waited for."""
     works = [dist.irecv(tensor(), PEER), dist.all_reduce(tensor(), async_op=True)]
