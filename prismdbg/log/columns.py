@@ -87,12 +87,13 @@ class LogColumns:
     `waiting_thread` began to wait for it, NOT_ENDED where that is not known. payload_segment: of what was received, if
     `has_payload`, else -1. reduce_op: by its number in the log's format. tensors: equal where the tensors of two
     collectives are. first_type: the number of the element type of the first tensor, -1 where there is none.
-    fingerprint: where `has_fingerprint`, as 64 bits with a sign. on_device: its tensors are not in the host's memory;
-    it is issued and left, so that its time is no wait. sent_late: what it sends is known from its end. rank: -1 where
-    no header is written. wall_offset_ns: as when the log began, whoever has set the machine's clock since.
-    summary: of the steps before, where the log begins later, or was read from later on: `read_from_later`. whole_from:
-    the record from which on all are here; of those before only what is open, and the first with NaN or Inf of each run
-    of them. earlier_marks: of steps before `steps`; between two of them, none was skipped by a gradient scaler.
+    fingerprint: where `has_fingerprint`, as 64 bits with a sign. on_device: its tensors are not in the host's
+    memory: it is issued and left, so that its time is no wait; or it is a barrier of a device, which a host enters
+    ahead of its device. sent_late: what it sends is known from its end. rank: -1 where no header is written.
+    wall_offset_ns: as when the log began, whoever has set the machine's clock since. summary: of the steps before,
+    where the log begins later, or was read from later on: `read_from_later`. whole_from: the record from which on
+    all are here; of those before only what is open, and the first with NaN or Inf of each run of them.
+    earlier_marks: of steps before `steps`; between two of them, none was skipped by a gradient scaler.
     """
 
     rank: int

@@ -211,6 +211,38 @@ void no_room_is_waited_for_once() {
   fake_run(0, stream(1));
 }
 
+// Buffers that are too small have taken all the room, and are free: nobody waits for a larger one, which never comes.
+void what_never_comes_is_not_waited_for() {
+  auto& watch = *new DeviceWatch();  // its thread runs until the process ends
+  std::vector<char> data(size_t{50} << 20);
+  const auto copied = [&](size_t size_bytes) {
+    return watch.look(tensors(stream(1), {{data.data(), size_bytes, Numbers::exact}}), {.copies = true});
+  };
+  const auto fill = [&] {
+    Looks all;
+    for (int i = 0; i < 16; ++i) {
+      all.push_back(copied(data.size() / 2));
+      expect(all.back() != nullptr, "no room");
+    }
+    return all;
+  };
+  {
+    const Looks all = fill();
+    fake_run(0, stream(1));
+  }
+  const auto began = std::chrono::steady_clock::now();
+  for (int i = 0; i < 4; ++i) {
+    expect(copied(data.size()) == nullptr, "there is room");
+  }
+  expect(std::chrono::steady_clock::now() - began < 400ms, "what never comes was waited for");
+  const Looks all = fill();
+  expect(copied(data.size()) == nullptr, "there is room beside all");
+  const auto full = std::chrono::steady_clock::now();
+  expect(copied(data.size() / 2) == nullptr, "there is room for one more");
+  expect(std::chrono::steady_clock::now() - full >= 400ms, "what may come was not waited for");
+  fake_run(0, stream(1));
+}
+
 // Two threads with Python's lock want room, while it is full: neither holds the other.
 void threads_with_pythons_lock_go_on() {
   auto& watch = *new DeviceWatch();  // its thread runs until the process ends
@@ -279,6 +311,7 @@ PyMethodDef methods[] = {
     {"a_failed_device_is_told_as_unknown", run<a_failed_device_is_told_as_unknown>, METH_NOARGS, ""},
     {"room_is_bounded_and_used_again", run<room_is_bounded_and_used_again>, METH_NOARGS, ""},
     {"no_room_is_waited_for_once", run<no_room_is_waited_for_once>, METH_NOARGS, ""},
+    {"what_never_comes_is_not_waited_for", run<what_never_comes_is_not_waited_for>, METH_NOARGS, ""},
     {"threads_with_pythons_lock_go_on", run<threads_with_pythons_lock_go_on>, METH_NOARGS, ""},
     {"the_end_is_bounded", run<the_end_is_bounded>, METH_NOARGS, ""},
     {nullptr, nullptr, 0, nullptr},

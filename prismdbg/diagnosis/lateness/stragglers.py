@@ -27,7 +27,7 @@ LEAST_LATENESS_NS = 1_000_000
 WAIT_FOR_ALL = FOR_ALL | ops_of(Movement.ALL_TO_ALL)
 WAIT_FOR_ROOT = ops_of(*FROM_ROOT)
 BARRIERS = ops_of(Movement.BARRIER)
-FOR_DEVICES = ("nccl", "xccl")  # backends
+FOR_HOSTS = ("", "gloo", "mpi")  # backends; "" is not known
 LEAST_OF_THE_TIME = 0.1  # that the collectives took, with what lay between them
 
 
@@ -212,9 +212,11 @@ def _parked(evidence: Evidence) -> Ints:
 
 
 def _of_hosts(group: Group) -> frozenset[str]:
-    """Operators whose waits are the hosts' where no tensor says otherwise: a barrier of a backend for devices has none,
-    and holds a host first until its own device comes to it."""
-    return WAIT_FOR_ALL - (BARRIERS if any(name in group.backend for name in FOR_DEVICES) else set()) | WAIT_FOR_ROOT
+    """Operators whose waits are the hosts' where the log does not say otherwise: a barrier of a backend for devices
+    holds a host first until its own device comes to it. Of several backends, torch chooses the one for the CPU unless
+    the program names a device."""
+    is_for_hosts = group.backend in FOR_HOSTS or "cpu:" in group.backend
+    return WAIT_FOR_ALL - (set() if is_for_hosts else BARRIERS) | WAIT_FOR_ROOT
 
 
 def _completed(log: LogColumns, rows: Ints, parked: Ints, wanted: frozenset[str]) -> Ints:

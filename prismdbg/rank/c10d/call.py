@@ -92,8 +92,9 @@ class Call:
 
     @property
     def place(self) -> str:
-        """As the log has it: the device, with the stream where that is not the default one."""
-        name = self.device
+        """As the log has it: the device, with the stream where that is not the default one. A barrier has no data, but
+        a tensor that chooses the backend."""
+        name = str(self._args[0].device) if self.spec.movement is Movement.BARRIER else self.device
         if name == "cpu" or not torch.accelerator.is_available():
             return name
         stream = torch.accelerator.current_stream(torch.device(name)).stream_id

@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 import weakref
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from datetime import timedelta
 from itertools import count
@@ -27,6 +27,7 @@ from prismdbg.model.collective import Failure
 from prismdbg.rank.c10d import together
 from prismdbg.rank.c10d.call import Call, is_capturing
 from prismdbg.rank.c10d.callback_error import error_of, meant
+from prismdbg.rank.c10d.caller import PYTHON_CALLERS, calling_file
 from prismdbg.rank.program.not_compiled import not_compiled
 
 _NO_TIMEOUT = timedelta(0)
@@ -74,6 +75,10 @@ class Completion:
         with self._lock:  # another thread may tell it meanwhile
             if self._call is not None:
                 self._call.outputs = [tensor.detach().clone() for tensor in self._call.outputs] if are_wanted else []
+
+    @property
+    def outputs(self) -> list[torch.Tensor]:
+        return self._call.outputs if self._call is not None else []
 
     @property
     def is_async(self) -> bool:
@@ -145,6 +150,9 @@ def wrap(call: Call, result: Any, completion: Completion) -> Any:
         return result
     if call.device != "cpu" and together.join(completion):
         return result
+    if call.is_captured:  # a later look at its Work would ask an event that was recorded in the capture, which raises
+        completion.abandon()
+        return result
     inner = call.work_of(result)
     if inner is None:  # NCCL's: the calling thread's stream is behind the call
         if completion.is_async:
@@ -180,7 +188,7 @@ def _callback_work(inner: Any, completion: Completion) -> Any:
 
 def _settled(future: Any, completion: Completion, group: Any) -> Any:
     """A future that follows the backend's, and is complete when the recorder was told."""
-    outputs = completion._call.outputs if completion._call is not None else []
+    outputs = completion.outputs
 
     @not_compiled
     def settle(done: Any) -> Any:
@@ -199,31 +207,60 @@ def _settled(future: Any, completion: Completion, group: Any) -> Any:
 
 
 class UnwaitedWorks:
-    """Keeps the Python halves of works alive until they are waited for. What nothing in Python holds and the backend
-    has completed gives its tensors free: a program may drop a work that it never waits for."""
+    """Keeps the Python halves of works alive until they are waited for. A program may drop a work that it never waits
+    for: once the backend has completed it, each further call gives its tensors free. Whether C++ still holds a work is
+    not known, so only those that torch's Python functions asked for are ever given up."""
 
     MANY = 64
 
     def __init__(self) -> None:
-        self._open: set[Any] = set()
-        self._released: set[Any] = set()  # C++ may hold them still, and wait
-        self._look_at = self.MANY
+        self._kept: set[Any] = set()
+        self._open: OrderedDict[Any, None] = OrderedDict()  # who alone holds one of these has dropped it
+        # On its way to the program, in another thread, C++ alone holds a work.
+        self._released: deque[Any] = deque(maxlen=self.MANY)
 
     def add(self, work: Any) -> None:
-        self._open.add(work)
-        if len(self._open) >= self._look_at and not is_capturing():
-            for each in list(self._open):
-                if sys.getrefcount(each) <= _OWN_REFERENCES and each.release():
-                    self._open.discard(each)
-                    self._released.add(each)
-            self._look_at = max(self.MANY, 2 * len(self._open))
+        if not calling_file().endswith(PYTHON_CALLERS):
+            self._kept.add(work)
+            return
+        if not is_capturing():
+            self._release_complete()
+        self._open[work] = None
 
     def discard(self, work: Any) -> None:
-        self._open.discard(work)
-        self._released.discard(work)
+        self._kept.discard(work)
+        self._open.pop(work, None)
+
+    def _release_complete(self) -> None:
+        """From the oldest on, up to the second one that stays; these are looked at again after all others."""
+        stay: list[Any] = []
+        while len(stay) < 2:
+            try:
+                work, references = _oldest(self._open)
+            except KeyError:  # none is left
+                break
+            if references <= _OWN_REFERENCES and _was_released(work):
+                self._released.append(work)
+            else:
+                stay.append(work)
+        self._open.update(dict.fromkeys(stay))
 
 
-_OWN_REFERENCES = 4  # the set's, the list's, the loop's and the call's
+def _oldest(works: OrderedDict[Any, None]) -> tuple[Any, int]:
+    """The oldest work, taken out, and how many references it has now."""
+    work, _ = works.popitem(last=False)
+    return work, sys.getrefcount(work)
+
+
+def _was_released(work: Any) -> bool:
+    """True also where the backend cannot tell whether it is complete: it is not asked again."""
+    try:
+        return bool(work.release())
+    except Exception:
+        return True
+
+
+_OWN_REFERENCES = _oldest(OrderedDict.fromkeys([object()]))[1]  # Python 3.14 counts fewer
 _alive = UnwaitedWorks()
 
 
@@ -236,6 +273,7 @@ class BackendWork(dist.Work):  # type: ignore[misc]
     def __init__(self, inner: Any, completion: Completion | None, call: Call | None = None) -> None:
         super().__init__()
         self._inner = inner
+        self._outputs: list[torch.Tensor] = []  # where there is no inner one
         self._completion = completion
         self._group = call.group if call is not None else None
         self._is_on_device = call is not None and call.device != "cpu"
@@ -252,6 +290,7 @@ class BackendWork(dist.Work):  # type: ignore[misc]
                     self._completion.fail(error)
                     raise
                 self._source = source
+                self._inner, self._outputs = None, self._completion.outputs
             else:
                 self._end(self._completion)
         _alive.discard(self)
@@ -273,14 +312,16 @@ class BackendWork(dist.Work):  # type: ignore[misc]
             getattr(self._inner, name)()
             if self._is_on_device or self._inner.is_completed():
                 self._end(self._completion)
+                _alive.discard(self)
 
     @not_compiled
     def is_completed(self) -> bool:
         if self._inner is None or self._completion is None:
             return True
         completed = bool(self._inner.is_completed())
-        if completed and self._inner.exception() is None:
+        if completed:
             self._see(self._completion)
+            _alive.discard(self)
         return completed
 
     def _see(self, completion: Completion) -> None:
@@ -288,37 +329,37 @@ class BackendWork(dist.Work):  # type: ignore[misc]
 
     def release(self) -> bool:
         """Lets the tensors of a complete work go. False where it is not complete."""
-        if self.is_completed() and (self._inner is None or self._inner.exception() is None):
-            self._inner = None
-        return self._inner is None
+        if not self.is_completed():
+            return False
+        self._inner = self._completion = self._group = None
+        return True
 
     @not_compiled
     def get_future(self) -> Any:
-        future = self._own("get_future")
+        if self._inner is None:  # torch's own would call this one again
+            return _complete_future(self._outputs)
+        future = self._inner.get_future()
         _alive.discard(self)
         return future if self._completion is None else _settled(future, self._completion, self._group)
 
     def is_success(self) -> bool:
-        return bool(self._own("is_success"))
+        return True if self._inner is None else bool(self._inner.is_success())
 
     def exception(self) -> Any:
-        return self._own("exception")
+        return None if self._inner is None else self._inner.exception()
 
     def result(self) -> Any:
-        return self._own("result")
-
-    def _own(self, name: str) -> Any:
-        return getattr(super() if self._inner is None else self._inner, name)()
+        return self._outputs if self._inner is None else self._inner.result()
 
 
 class AnySourceWork(BackendWork):
     """A receive from any source: the only work whose sender the program asks for."""
 
-    def __init__(
-        self, inner: Any, completion: Completion | None, call: Call | None = None, *, source: int = -1
-    ) -> None:
-        super().__init__(inner, completion, call)
-        self._source = source
+    @classmethod
+    def complete(cls, outputs: list[torch.Tensor], source: int) -> AnySourceWork:
+        work = cls(None, None)
+        work._outputs, work._source = outputs, source
+        return work
 
     def _end(self, completion: Completion) -> None:
         self._source = self._inner._source_rank()
@@ -395,7 +436,11 @@ def finished(call: Call, source: int = -1, failure: Failure | None = None) -> An
     if failure is not None:
         return failed(call, failure)
     if call.spec.is_from_any:
-        return AnySourceWork(None, None, source=source).boxed()
+        return AnySourceWork.complete(call.outputs, source).boxed()
+    return _create_work_from_future(_complete_future(call.outputs)).boxed()
+
+
+def _complete_future(outputs: list[torch.Tensor]) -> Any:
     future: Any = torch.futures.Future()
-    future.set_result(call.outputs)
-    return _create_work_from_future(future).boxed()
+    future.set_result(outputs)
+    return future

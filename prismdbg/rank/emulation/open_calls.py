@@ -7,7 +7,6 @@ backward pass.
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -23,6 +22,7 @@ from torch.autograd import Variable
 from prismdbg.capsule.log.format import StepSource
 from prismdbg.errors import UsageError
 from prismdbg.rank.c10d.call import Call
+from prismdbg.rank.c10d.caller import PYTHON_CALLERS, calling_file
 from prismdbg.rank.c10d.watched_work import WatchedWork, Watcher
 from prismdbg.rank.c10d.works import Completion
 from prismdbg.rank.emulation.backend_load import Carrier
@@ -35,8 +35,6 @@ from prismdbg.rank.recording.python_recorder import PythonRecorder
 from prismdbg.rank.tracing import tracer
 
 T = TypeVar("T")
-_OWN = ("/prismdbg/rank/",)
-_PYTHON_CALLERS = ("/torch/distributed/distributed_c10d.py",)
 _FUNCTIONAL_CALLERS = ("/torch/_ops.py",)
 
 
@@ -370,8 +368,8 @@ def work_for(
     open_call: Watcher, call: Call, source: int, *, has_python_half: bool, devices: Sequence[torch.device] = ()
 ) -> Any:
     """Boxed. `has_python_half`: nothing but a work in Python can stand for it. devices: whose streams wait for it."""
-    caller = _caller()
-    if has_python_half or caller.endswith(_PYTHON_CALLERS):
+    caller = calling_file()
+    if has_python_half or caller.endswith(PYTHON_CALLERS):
         return WatchedWork(open_call, call.outputs, source, call.held, devices).boxed()
     if caller.endswith(_FUNCTIONAL_CALLERS):
         return PythonCallbackWork(_Waiting(open_call, call.held, each_time=bool(devices))).boxed()
@@ -419,11 +417,3 @@ class _EndOfBackward:
 
 
 _END = _EndOfBackward()
-
-
-def _caller() -> str:
-    """The file of the innermost Python frame that is not ours."""
-    frame: Any = sys._getframe(1)
-    while frame is not None and any(part in frame.f_code.co_filename for part in _OWN):
-        frame = frame.f_back
-    return frame.f_code.co_filename if frame is not None else ""

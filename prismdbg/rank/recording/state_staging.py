@@ -28,7 +28,7 @@ class Staging:
 
     def __init__(self) -> None:
         self._data = torch.frombuffer(bytearray(1), dtype=torch.uint8)
-        self._is_pinned = False
+        self._pinned_on: torch.device | None = None
         self._parts: list[Part] = []
         self._copied: list[Any] = []  # an event on each GPU
 
@@ -40,7 +40,7 @@ class Staging:
         """As the tensors are when the calling thread's stream on each GPU comes here."""
         self._parts = lay((name, DTYPE_NAMES[t.dtype], tuple(t.shape)) for name, t in tensors.items())
         gpus = {t.device for t in tensors.values() if t.device.type == "cuda"}
-        self._make_room(self.size_bytes, bool(gpus))
+        self._make_room(self.size_bytes, next(iter(gpus), None))
         for part in self._parts:
             if part.size_bytes:
                 place = self._data[part.begin : part.end].view(DTYPES[part.dtype]).view(part.shape)
@@ -56,32 +56,36 @@ class Staging:
             if self.size_bytes:
                 file.write(memoryview((ctypes.c_char * self.size_bytes).from_address(self._data.data_ptr())))
 
-    def _make_room(self, size_bytes: int, pinned: bool) -> None:
-        if self._data.numel() >= size_bytes and self._is_pinned == pinned:
+    def _make_room(self, size_bytes: int, gpu: torch.device | None) -> None:
+        """gpu: one of those for which it is pinned: the program's current one may be one that it does not use, and
+        whatever is asked of CUDA makes a context on the current GPU."""
+        if self._data.numel() >= size_bytes and (self._pinned_on is None) == (gpu is None):
             return
         self._let_go()
         size_bytes = max(size_bytes, 1)
-        if not pinned:
+        if gpu is None:
             self._data = torch.frombuffer(bytearray(size_bytes), dtype=torch.uint8)
             return
         memory = torch.frombuffer(bytearray(size_bytes + 2 * PAGE), dtype=torch.uint8)
         begin = -memory.data_ptr() % PAGE
         self._data = memory[begin : begin + size_bytes + -size_bytes % PAGE]
         place, size_bytes = self._data.data_ptr(), self._data.numel()
-        torch.cuda.check_error(torch.cuda.cudart().cudaHostRegister(place, size_bytes, _PORTABLE))
-        self._is_pinned = True
+        with torch.cuda.device(gpu):
+            torch.cuda.check_error(torch.cuda.cudart().cudaHostRegister(place, size_bytes, _PORTABLE))
+        self._pinned_on = gpu
         _pinned[place] = self._data
         # else, on older kernels, a write after a fork moves the pages away from those that are pinned
         _libc.madvise(place, size_bytes, _DONTFORK)
 
     def _let_go(self) -> None:
         """Before more is taken: both together may be more than there is."""
-        if self._is_pinned:
+        if self._pinned_on is not None:
             for event in self._copied:
                 event.synchronize()
             place = self._data.data_ptr()
-            torch.cuda.check_error(torch.cuda.cudart().cudaHostUnregister(place))
+            with torch.cuda.device(self._pinned_on):
+                torch.cuda.check_error(torch.cuda.cudart().cudaHostUnregister(place))
             _libc.madvise(place, self._data.numel(), _DOFORK)
             del _pinned[place]
-            self._is_pinned = False
+            self._pinned_on = None
         self._data = torch.frombuffer(bytearray(1), dtype=torch.uint8)

@@ -18,6 +18,7 @@ from native_ranks import run_job
 from prismdbg.capsule.log.events import Note
 from prismdbg.capsule.log.reader import read_payload
 from prismdbg.jobs.injection import cache_dir
+from prismdbg.log.columns import read_columns
 from prismdbg.model.collective import Collective, State
 from tests import fake_nccl
 
@@ -41,6 +42,7 @@ class First:
     found: Any
     calls: list[Collective]
     received: list[bytearray | None]
+    on_device: list[bool]
     notes: list[Note]
 
 
@@ -53,7 +55,7 @@ def first(tmp_path: Path, built: Path) -> Callable[..., First]:
         calls = log.collectives
         assert report["lost"] == ""
         kept = [read_payload(one.folder, c.payload) if c.payload else None for c in calls]
-        return First(report["found"], calls, kept, log.notes)
+        return First(report["found"], calls, kept, read_columns(one.folder).on_device.tolist(), log.notes)
 
     return run
 
@@ -82,6 +84,13 @@ def test_a_barrier_that_is_waited_for_holds_the_host(first: Callable[..., First]
 
 
 @pytest.mark.parametrize("kernels", ["native", "python"])
+def test_the_log_says_for_which_device_a_barrier_is(first: Callable[..., First], kernels: str) -> None:
+    """Whoever compares how long hosts wait leaves it out. It has no tensors for all that."""
+    one = first("barriers", kernels)
+    assert one.on_device == [True, False] and not any(call.is_on_device for call in one.calls)
+
+
+@pytest.mark.parametrize("kernels", ["native", "python"])
 def test_an_asynchronous_call_is_open_and_unread_until_it_is_waited_for(
     first: Callable[..., First], kernels: str
 ) -> None:
@@ -107,11 +116,23 @@ def test_a_work_whose_future_is_taken_ends_its_call(
     )
 
 
-@pytest.mark.parametrize(("kernels", "most"), [("native", 0), ("python", 64)])
+def test_what_is_received_is_kept_however_many_works_cpp_holds(first: Callable[..., First]) -> None:
+    """Of the Python kernels: complete works that nothing in Python holds are given up, but not these."""
+    one = first("many_functional", "python")
+    assert one.found == [] and one.received == [RECEIVED] * 100
+
+
+@pytest.mark.parametrize(("kernels", "most"), [("native", 0), ("python", 2)])
 def test_works_that_the_program_never_waits_for_are_let_go(
     first: Callable[..., First], kernels: str, most: int
 ) -> None:
-    assert first("dropped", kernels).found <= most
+    calls, tensors = first("dropped", kernels).found
+    assert calls <= most and tensors <= most
+
+
+@pytest.mark.parametrize("kernels", ["native", "python"])
+def test_a_work_that_was_seen_complete_keeps_no_tensor(first: Callable[..., First], kernels: str) -> None:
+    assert first("polled_and_dropped", kernels).found is False
 
 
 def test_nothing_is_read_while_a_graph_captures(first: Callable[..., First]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import gc
 import sys
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -78,6 +79,13 @@ def barrier_waits() -> str:
     raise AssertionError("nothing was raised")
 
 
+def barriers() -> list[int]:
+    """Of the device's backend, and of one for the CPU."""
+    dist.barrier()
+    dist.barrier(dist.new_group([RANK], backend="gloo"))
+    return recorder.in_flight()
+
+
 def asynchronous() -> list[Any]:
     """What they receive is not there before they were waited for."""
     works = [dist.irecv(tensor(), PEER), dist.all_reduce(tensor(), async_op=True)]
@@ -105,12 +113,38 @@ def by_future() -> list[Any]:
     return [before, recorder.in_flight()]
 
 
-def dropped() -> int:
-    """The program never waits: what it has dropped is kept no longer than needed."""
+def many_functional() -> list[Any]:
+    """All are complete before the first of them is waited for."""
     fake_nccl.complete()
-    for _ in range(500):
-        dist.all_reduce(tensor(), async_op=True)
-    return len(recorder.in_flight())
+    there = [tensor() for _ in range(100)]
+    for each in there:
+        torch.ops._c10d_functional.all_reduce_(each, "sum", dist.group.WORLD.group_name)
+    for each in there:
+        torch.ops._c10d_functional.wait_tensor(each)
+    return recorder.in_flight()
+
+
+def dropped() -> list[int]:
+    """The program never waits: what it has dropped is kept no longer than needed."""
+    sent = [tensor() for _ in range(500)]
+    alive = [weakref.ref(each) for each in sent]
+    while sent:
+        dist.all_reduce(sent.pop(), async_op=True)
+    fake_nccl.complete()
+    dist.all_reduce(tensor(), async_op=True)
+    reads.clear()
+    return [len(recorder.in_flight()), sum(each() is not None for each in alive)]
+
+
+def polled_and_dropped() -> bool:
+    """Whoever saw that a work is complete need not wait for it."""
+    fake_nccl.complete()
+    given = tensor()
+    alive = weakref.ref(given)
+    assert dist.all_reduce(given, async_op=True).is_completed()
+    del given
+    reads.clear()
+    return alive() is not None
 
 
 def captured() -> list[Any]:

@@ -56,8 +56,19 @@ def ahead(on_device: bool, since: int = 0) -> Job:
     return job
 
 
-@pytest.mark.parametrize(("backend", "late"), [("gloo", 1), ("nccl", 0), ("cpu:gloo,cuda:nccl", 0)])
-def test_a_barrier_of_nccl_waits_for_its_own_device_first(backend: str, late: int) -> None:
+@pytest.mark.parametrize(
+    ("backend", "on_device", "late"),
+    [
+        ("gloo", False, 1),
+        ("mpi", False, 1),
+        ("nccl", False, 0),
+        ("hccl", False, 0),
+        ("cuda:nccl,xpu:xccl", False, 0),
+        ("cpu:gloo,cuda:nccl", False, 1),
+        ("cpu:gloo,cuda:nccl", True, 0),
+    ],
+)
+def test_a_barrier_of_a_device_waits_for_its_own_device_first(backend: str, on_device: bool, late: int) -> None:
     """Rank 0 has read its loss before it, and so has waited for its device already."""
     job = Job(2)
     for log in job.logs.values():
@@ -65,6 +76,8 @@ def test_a_barrier_of_nccl_waits_for_its_own_device_first(backend: str, late: in
     for _ in range(10):
         job.call("barrier", late_ns={0: 400 * MILLISECOND_NS})
     evidence = Evidence(logs=job.logs, world_size=2)
+    for columns in evidence.columns.values():
+        columns.on_device[:] = on_device
     assert len(find_stragglers(evidence)) == late
     assert unknown_waits(evidence, waits_by_group(evidence))[0] == (0 if late else 10)
 

@@ -44,8 +44,8 @@ int64_t Call::number(int8_t position, int64_t otherwise) const {
 }
 
 bool Call::is_shape_only() const {
-  if (op_.inputs < 0 && op_.outputs < 0) {
-    return arguments_[0].isTensor() && prismdbg::is_shape_only(arguments_[0].toTensor());
+  if (is_barrier()) {
+    return prismdbg::is_shape_only(arguments_[0].toTensor());
   }
   const TensorRefs& tensors = outputs_.empty() ? inputs_ : outputs_;
   return !tensors.empty() && prismdbg::is_shape_only(*tensors[0]);
@@ -74,7 +74,7 @@ Ticket Call::issue(Recorder& recorder) {
   issue.tag = static_cast<int32_t>(number(op_.tag, 0));
   issue.timeout_ms = static_cast<int32_t>(std::min<int64_t>(number(op_.timeout, -1), INT32_MAX));
   issue.reduce_op = reduce_op();
-  const std::string device = place_of(this->device());
+  const std::string device = place_of(is_barrier() ? arguments_[0].toTensor().device() : this->device());
   issue.device = device;
   thread_local std::string tensors;
   tensors.clear();

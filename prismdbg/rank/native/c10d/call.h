@@ -26,6 +26,8 @@ class Call {
  private:
   int64_t number(int8_t position, int64_t otherwise) const;
   bool is_sync() const;
+  // It has no data, but a tensor that chooses the backend.
+  bool is_barrier() const { return op_.inputs < 0 && op_.outputs < 0 && arguments_[0].isTensor(); }
   uint8_t reduce_op() const;
   bool is_root() const { return op_.flow == Flow::all_to_all || root_ == group_->getRank(); }
   // Adds its fingerprint; a sketch goes behind the entries of `tensors`. Where a device looks at it, `sent_` is that.

@@ -24,7 +24,8 @@ void note_not_kept() {
   if (std::has_single_bit(number)) {
     const std::string text = "data received in " + std::to_string(number) +
                              " calls or more was not kept: 512 MiB of pinned memory were full, because the GPU had not "
-                             "come to earlier calls, or it could not be copied there";
+                             "come to earlier calls, or because smaller buffers had filled it; or it could not be "
+                             "copied there";
     state().recorder.append(Kind::note, "{\"kind\": \"not_kept\", \"time_ns\": " + std::to_string(monotonic_ns()) +
                                             ", \"text\": " + json_string(text) + "}");
   }

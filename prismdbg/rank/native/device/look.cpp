@@ -52,7 +52,7 @@ void Look::take_room(const DeviceTensors& tensors, const Wanted& wanted) {
       if (!buffer) {
         give_back();
         if (wanted.waits_for_room) {
-          memory_.waited_in_vain();
+          memory_.waited_in_vain(span.size_bytes);
         }
         throw std::bad_alloc();
       }

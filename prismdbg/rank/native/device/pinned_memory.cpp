@@ -28,12 +28,13 @@ std::optional<PinnedBuffer> PinnedMemory::take(size_t size_bytes, Deadline deadl
   {
     std::unique_lock<std::mutex> lock(mutex_);
     std::optional<PinnedBuffer> found;
-    given_back_.wait_until(lock, is_stuck_ ? Deadline::min() : deadline,
-                           [&] { return (found = find_locked(wanted)) || total_bytes_ + wanted <= kMostBytes; });
-    if (found || total_bytes_ + wanted > kMostBytes) {
+    given_back_.wait_until(lock, is_stuck_ || !may_come_locked(wanted) ? Deadline::min() : deadline,
+                           [&] { return (found = find_locked(wanted)) || has_room_locked(wanted); });
+    if (found || !has_room_locked(wanted)) {
       return found;
     }
     total_bytes_ += wanted;
+    largest_bytes_ = std::max(largest_bytes_, wanted);
   }
   PinnedBuffer made{nullptr, wanted};
   if (driver()->allocate_host(&made.data, wanted, kCuHostPortable) == kCuSuccess) {
@@ -53,14 +54,23 @@ void PinnedMemory::give_back(const PinnedBuffer& buffer) {
   given_back_.notify_all();
 }
 
-void PinnedMemory::waited_in_vain() {
+void PinnedMemory::waited_in_vain(size_t size_bytes) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  is_stuck_ = true;
+  is_stuck_ = is_stuck_ || may_come_locked(taken_by(size_bytes));
+}
+
+bool PinnedMemory::has_room_locked(size_t taken_bytes) const {
+  return total_bytes_ + taken_bytes <= kMostBytes;
+}
+
+// Where smaller buffers have taken all the room, a larger one never comes, though all of them are given back.
+bool PinnedMemory::may_come_locked(size_t taken_bytes) const {
+  return taken_bytes <= largest_bytes_ || has_room_locked(taken_bytes);
 }
 
 // The smallest that is large enough, but none that is very much larger while there is room for a new one.
 std::optional<PinnedBuffer> PinnedMemory::find_locked(size_t size_bytes) {
-  const bool has_room = total_bytes_ + size_bytes <= kMostBytes;
+  const bool has_room = has_room_locked(size_bytes);
   auto best = free_.end();
   for (auto free = free_.begin(); free != free_.end(); ++free) {
     const bool fits = free->size_bytes == size_bytes || (free->size_bytes > size_bytes && !has_room);

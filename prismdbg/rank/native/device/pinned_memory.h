@@ -27,16 +27,19 @@ class PinnedMemory {
   // Of at least this size, in a device's context; nothing where there is none until then.
   std::optional<PinnedBuffer> take(size_t size_bytes, Deadline deadline);
   void give_back(const PinnedBuffer& buffer);
-  // From here on nobody waits until a buffer comes back.
-  void waited_in_vain();
+  // Nothing of this size was had until the deadline: from here on nobody waits until a buffer comes back.
+  void waited_in_vain(size_t size_bytes);
 
  private:
+  bool has_room_locked(size_t taken_bytes) const;
+  bool may_come_locked(size_t taken_bytes) const;
   std::optional<PinnedBuffer> find_locked(size_t size_bytes);
 
   std::mutex mutex_;
   std::condition_variable given_back_;
   std::vector<PinnedBuffer> free_;
   size_t total_bytes_ = 0;
+  size_t largest_bytes_ = 0;  // of all buffers, also those that somebody has
   bool is_stuck_ = false;
 };
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
 from prismdbg.rank.c10d.works import AnySourceWork, Completion
 
@@ -58,10 +60,11 @@ class Restored:
 @pytest.mark.parametrize(("answer", "source"), [(0, 0), (2, 2), (True, -1)])
 def test_whoever_fills_it_after_a_restore_says_who_has_sent(answer: bool | int, source: int) -> None:
     recorder: Any = Restored(answer)
-    call: Any = object()
+    call: Any = SimpleNamespace(outputs=[torch.ones(1)])
     work = AnySourceWork(Gone(), Completion(recorder, call, 7))
-    assert work.wait()
+    assert work.wait() and work.is_completed()
     assert work._source_rank() == source and recorder.failures == []
+    assert work.result() == call.outputs == work.get_future().value(), "the backend that would say it is gone"
 
 
 def test_what_nobody_fills_fails_as_it_did() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -57,50 +59,69 @@ def test_copies_from_every_gpu_are_waited_for(tmp_path: Path, monkeypatch: pytes
     assert sorted(waited) == [0, 1, 2]
 
 
+GPU = torch.device("cuda", 3)
+
+
 class Cudart:
-    """What of CUDA's runtime pins memory: which of it is pinned, and all that was asked."""
+    """What of CUDA's runtime pins memory: which of it is pinned, all that was asked, and on which GPU, where it makes a
+    context."""
 
     def __init__(self) -> None:
         self.pinned: dict[int, int] = {}
         self.asked: list[tuple[str, int]] = []
+        self.current = torch.device("cuda", 0)
+        self.has_context: set[torch.device] = set()
+
+    @contextmanager
+    def device(self, gpu: torch.device) -> Iterator[None]:
+        before, self.current = self.current, gpu
+        yield
+        self.current = before
 
     def cudaHostRegister(self, place: int, size_bytes: int, flags: int) -> int:  # noqa: N802
+        self.has_context.add(self.current)
         self.pinned[place] = size_bytes
         self.asked.append(("pin", size_bytes))
         return 0
 
     def cudaHostUnregister(self, place: int) -> int:  # noqa: N802
+        self.has_context.add(self.current)
         self.asked.append(("unpin", self.pinned.pop(place)))
         return 0
 
 
-def test_memory_for_gpus_is_pinned_as_large_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    """torch's own pinned memory is as large as the next power of two, and is never given back."""
-    cudart = Cudart()
-    monkeypatch.setattr(torch.cuda, "cudart", lambda: cudart)
+@pytest.fixture
+def cudart(monkeypatch: pytest.MonkeyPatch) -> Cudart:
+    found = Cudart()
+    monkeypatch.setattr(torch.cuda, "cudart", lambda: found)
+    monkeypatch.setattr(torch.cuda, "device", found.device)
     monkeypatch.setattr(torch.cuda, "check_error", lambda code: None)
+    return found
+
+
+def test_memory_for_gpus_is_pinned_as_large_as_it_is(cudart: Cudart, monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch's own pinned memory is as large as the next power of two, and is never given back."""
     monkeypatch.setattr(torch, "empty", lambda *_, **__: pytest.fail("torch allocates it"))
     staging = Staging()
     for pages, is_pinned in [(9, True), (8, True), (10, True), (1, False), (2, True), (1, False)]:
         size_bytes = pages * state_staging.PAGE - 1
-        staging._make_room(size_bytes, is_pinned)
+        staging._make_room(size_bytes, GPU if is_pinned else None)
         assert staging._data.numel() >= size_bytes
         assert list(cudart.pinned) == ([staging._data.data_ptr()] if is_pinned else [])
     sizes = [("pin", 9), ("unpin", 9), ("pin", 10), ("unpin", 10), ("pin", 2), ("unpin", 2)]
     assert [(what, size // state_staging.PAGE) for what, size in cudart.asked] == sizes, "the old memory goes first"
+    assert cudart.has_context == {GPU}, "the program may stand on another GPU, which it does not use"
 
 
+@pytest.mark.usefixtures("cudart")
 def test_pinned_memory_is_not_in_a_forked_process_and_is_again_when_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
     """A write after a fork may move a page of the program's; memory that malloc uses again must be in children."""
-    monkeypatch.setattr(torch.cuda, "cudart", Cudart)
-    monkeypatch.setattr(torch.cuda, "check_error", lambda code: None)
     asked: list[int] = []
     madvise = state_staging._libc.madvise
     monkeypatch.setattr(
         state_staging._libc, "madvise", lambda *how: asked.append(how[2]) or asked.append(madvise(*how))
     )
     staging = Staging()
-    staging._make_room(100, True)
-    monkeypatch.setattr(Cudart, "cudaHostUnregister", lambda *_: 0)
-    staging._make_room(100, False)
+    staging._make_room(100, GPU)
+    staging._make_room(100, None)
     assert asked == [10, 0, 11, 0], "the kernel refused"
