@@ -68,6 +68,7 @@ PHASES: tuple[Callable[[Place], Any], ...] = (
     functional.autograd_functions,
     groups.new_group,
     groups.new_subgroups,
+    groups.backend_by_device,
     groups.group_roots,
     groups.local_group,
     groups.split_group,

@@ -59,6 +59,7 @@ def install(make_store: Callable[[], Any] = IsolatedStore, real: Real | None = N
 
     c10d.rendezvous = _rendezvous(store)
     c10d._store_based_barrier = lambda *_, **__: None
+    dist.ProcessGroup._get_backend_name = _shown(dist.ProcessGroup._get_backend_name)
     c10d._new_process_group_helper = _without_sockets(c10d._new_process_group_helper, store, real)
 
 
@@ -115,12 +116,26 @@ def _without_sockets(
         if group is not None and group in c10d._world.pg_map:
             if (timeout := kwargs.get("timeout")) is not None:
                 _timeouts[group.group_name] = timeout
-            name = str(backend)
-            shown = "gloo" if name == "undefined" or ":" in name else name
-            c10d._world.pg_map[group] = (dist.Backend(shown), lone)
-            c10d._world.pg_backend_config[group] = (
-                "cpu:gloo" if name == "undefined" else str(c10d.BackendConfig(backend))
-            )
+            c10d._world.pg_map[group] = (dist.Backend(str(backend)), lone)
+            c10d._world.pg_backend_config[group] = str(c10d.BackendConfig(backend))
         return group, lone
 
     return helper
+
+
+def _shown(original: Callable[[Any], str]) -> Callable[[Any], str]:
+    """The type of the backend that the program chose: torch chooses collectives by it, and has "custom" here."""
+
+    def name(group: Any) -> str:
+        config = c10d._world.pg_backend_config.get(group)
+        return _default_type(config) if config else original(group)
+
+    return name
+
+
+def _default_type(config: str) -> str:
+    """Of a group with these backends, as `cpu:gloo,cuda:nccl`: a device's comes before the host's."""
+    by_device = dict(part.split(":", 1) for part in config.split(","))
+    backend = by_device[min(by_device, key=lambda device: device == "cpu")]
+    kind: Any = dist.Backend.backend_type_map.get(backend, dist.ProcessGroup.BackendType.CUSTOM)
+    return str(kind.name).lower()
