@@ -38,6 +38,7 @@ PHASES: tuple[Callable[[Place], Any], ...] = (
     collectives.futures_collected,
     collectives.wait_with_timeout,
     collectives.polled,
+    collectives.made_in_inference_mode,
     collectives.all_gather,
     collectives.all_gather_into_tensor,
     collectives.reduce_scatter,
