@@ -13,6 +13,7 @@ from datetime import timedelta
 from typing import Any, Protocol
 
 import torch.distributed as dist
+from torch._C._distributed_c10d import FakeProcessGroup
 from torch.distributed import distributed_c10d as c10d
 
 
@@ -99,14 +100,14 @@ def _without_sockets(
         *args: Any,
         **kwargs: Any,
     ) -> Any:
-        kwargs.pop("backend_options", None)
         lone = store_of()
 
         def build(meeting: Any) -> Any:
             kind = dist.Backend("fake" if meeting is None else "gloo")
             given = lone if meeting is None else meeting
+            own = {**kwargs, "backend_options": _options(kwargs.get("timeout")) if meeting is None else None}
             with _unwrapped():
-                return original(group_size, group_rank, ranks, kind, given, *args, **kwargs)[0]
+                return original(group_size, group_rank, ranks, kind, given, *args, **own)[0]
 
         is_member = group_rank is not None and group_rank >= 0
         if real is None or not is_member:
@@ -121,6 +122,14 @@ def _without_sockets(
         return group, lone
 
     return helper
+
+
+def _options(timeout: timedelta | None) -> Any:
+    """Of a fake backend; without them torch 2.15 has none at all."""
+    options: Any = FakeProcessGroup.Options()  # type: ignore[call-arg]
+    if timeout is not None:
+        options._timeout = timeout
+    return options
 
 
 def _shown(original: Callable[[Any], str]) -> Callable[[Any], str]:
