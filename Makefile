@@ -73,7 +73,7 @@ layers: $(INSTALLED) ## Check the layers: which package may import which (import
 	$(BIN)/lint-imports
 
 # Integration tests first, in their own order: what is short fills the end. One more than there are CPUs: tests also wait.
-WORKERS ?= $(shell echo $$(($$(nproc) + 1)))
+WORKERS ?= $(shell echo $$(($$(nproc 2>/dev/null || echo 1) + 1)))
 TESTS := $(BIN)/python -m pytest -n $(WORKERS) --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 # Where Python is told to keep no bytecode, each of some thousand processes would compile the same modules anew.

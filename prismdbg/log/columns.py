@@ -24,6 +24,17 @@ from prismdbg.errors import CapsuleError
 from prismdbg.log import segment as seg
 from prismdbg.log import step_rows
 from prismdbg.log.kept_marks import KeptMarks
+from prismdbg.log.log_parts import (
+    FIRST_SLOT,
+    SLOT_BYTES,
+    LogPart,
+    Numbered,
+    Words,
+    all_parts,
+    newest_first,
+    parts_of,
+    whole_file,
+)
 from prismdbg.log.nonfinite_runs import NonfiniteCall, NonfiniteRuns
 from prismdbg.log.segment import Ints
 from prismdbg.log.summary import parts, summarized
@@ -63,7 +74,7 @@ _DECODED = frozenset(
 _SENT = {"record_id": 0, "flags": 7, "fingerprint": 10}
 _WAIT = {"record_id": 0, "waited_ns": 1, "waiting_thread": 2}
 LAST_BYTES = fmt.EVENT_SEGMENT_BYTES + 1  # a whole segment at least: the newest one may have just begun
-_SEGMENTS_HELD = 8  # of 4 MiB
+_HELD_BYTES = 8 * fmt.EVENT_SEGMENT_BYTES  # of each log, of segments whose rows are decoded
 _SINGLE_READS = 64  # of a segment, before it is read as a whole and held
 _TRIES = 3
 
@@ -206,9 +217,10 @@ class LogColumns:
         return replace(left, steps=steps, earlier_marks=earlier, notes=notes, summary=summary)
 
     def newest(self, count: int) -> LogColumns:
-        """With so many of its last rows, and a summary of what is before, as a summary of a segment is."""
+        """With so many of its last rows, and a summary of what is before, as a summary of a segment is: of one of many
+        ranks."""
         if len(self) <= count:
-            return self
+            return replace(self, summary=step_rows.of_many(self.summary))
         whole_from = int(self.record_id[-count])
         before = self.record_id < whole_from
         stays = ~before | (self.ended_ns == NOT_ENDED)
@@ -216,6 +228,7 @@ class LogColumns:
         summary = np.concatenate([self.summary, self._rows_of_steps(rows)])
         stays |= self._is_single & self.nonfinite
         stays[self._first_of_runs(np.flatnonzero(before & self.nonfinite), summary)] = True
+        summary = step_rows.of_many(summary)
         return replace(self.only(np.flatnonzero(stays)), summary=summary, whole_from=whole_from)
 
     def _first_of_runs(self, rows: Ints, of_steps: step_rows.Rows) -> Ints:
@@ -283,17 +296,17 @@ class LogColumns:
 
 @dataclass(slots=True, kw_only=True)
 class Bodies:
-    """Where the two records of each row lie: segment, as a position in `paths`, and slot; slot -1 where there is no
+    """Where the two records of each row lie: segment, as a position in `parts`, and slot; slot -1 where there is no
     second. They are read again when asked for: a log may be larger than memory. `kept`: of what may have another
     content by then."""
 
-    paths: list[Path]
+    parts: list[LogPart]
     issue_segment: Ints
     issue_slot: Ints
     complete_segment: Ints
     complete_slot: Ints
-    kept: dict[int, seg.Words] = field(default_factory=dict)
-    _held: OrderedDict[int, seg.Words] = field(default_factory=OrderedDict)
+    kept: dict[int, Words] = field(default_factory=dict)
+    _held: OrderedDict[int, Words] = field(default_factory=OrderedDict)
     _asked: dict[int, int] = field(default_factory=dict)
 
     def of(self, row: int) -> tuple[bytes, bytes | None]:
@@ -303,7 +316,7 @@ class Bodies:
 
     def of_rows(self, rows: Ints) -> Bodies:
         return Bodies(
-            paths=self.paths,
+            parts=self.parts,
             issue_segment=self.issue_segment[rows],
             issue_slot=self.issue_slot[rows],
             complete_segment=self.complete_segment[rows],
@@ -321,15 +334,16 @@ class Bodies:
         order = np.argsort(segments, kind="stable")
         present, begins = np.unique(segments[order], return_index=True)
         for segment, here in zip(present.tolist(), np.split(order, begins[1:]), strict=False):
-            words = self._words(segment, int(slots[here].max()) + (fmt.RECORD.size + layout.size) // seg.SLOT_BYTES)
+            words = self._words(segment, int(slots[here].max()) + (fmt.RECORD.size + layout.size) // SLOT_BYTES)
             for column, number in zip(columns, numbers, strict=True):
                 column[here] = seg.field(words, slots[here], layout, number)
         return columns
 
     def damaged(self, row: int) -> str:
         """What an error says of a row that cannot be decoded."""
-        offset = int(self.issue_slot[row]) * seg.SLOT_BYTES
-        return f"{self.paths[int(self.issue_segment[row])]} is damaged at offset {offset}"
+        segment = int(self.issue_segment[row])
+        part, offset = self.parts[segment], self.parts[segment].offset(int(self.issue_slot[row]))
+        return f"{part.path} is damaged" if segment in self.kept else f"{part.path} is damaged at offset {offset}"
 
     def _body(self, segment: int, slot: int) -> bytes:
         if segment not in self.kept and segment not in self._held:
@@ -337,20 +351,23 @@ class Bodies:
             if (
                 self._asked[segment] <= _SINGLE_READS
             ):  # of each of a thousand ranks one: no memory has all their segments
-                return _readable(self.paths[segment], lambda path: seg.read_body(path, slot))
+                part = self.parts[segment]
+                return _readable(part.path, lambda: part.body(slot))
         return seg.body(self._words(segment, slot + 1), slot)
 
-    def _words(self, segment: int, wanted: int) -> seg.Words:
+    def _words(self, segment: int, wanted: int) -> Words:
         """At least as many as are `wanted`."""
         words = self.kept[segment] if segment in self.kept else self._read_once(segment)
         if wanted > len(words):
-            raise CapsuleError(f"{self.paths[segment]} was truncated while it was read", hint="read another rank's log")
+            raise CapsuleError(
+                f"{self.parts[segment].path} was truncated while it was read", hint="read another rank's log"
+            )
         return words
 
-    def _read_once(self, segment: int) -> seg.Words:
+    def _read_once(self, segment: int) -> Words:
         if segment not in self._held:
-            self._held[segment] = _read(self.paths[segment])
-            if len(self._held) > _SEGMENTS_HELD:
+            self._held[segment] = _words(self.parts[segment])
+            while len(self._held) > 1 and sum(words.nbytes for words in self._held.values()) > _HELD_BYTES:
                 self._held.popitem(last=False)
         return self._held[segment]
 
@@ -360,16 +377,16 @@ _OF_COMPLETED = ("failed", "received_nonfinite", "synthesized", "has_payload")
 _ARRAYS = tuple(each.name for each in fields(LogColumns) if each.type in ("Ints", "Bools"))
 
 
-def _read(path: Path) -> seg.Words:
-    return _readable(path, seg.read_words)
+def _words(part: LogPart) -> Words:
+    return _readable(part.path, part.words)
 
 
-def _readable(path: Path, look: Callable[[Path], T]) -> T:
-    """What `look` gives of a segment, which may be gone meanwhile, or a link that leads nowhere."""
+def _readable(path: Path, look: Callable[[], T]) -> T:
+    """What `look` gives of a file of the log, which may be gone meanwhile, or a link that leads nowhere."""
     try:
-        return look(path)
+        return look()
     except OSError as error:
-        raise CapsuleError(f"{path} cannot be read: {error.strerror}", hint=DAMAGED) from error
+        raise CapsuleError(f"{error.filename or path} cannot be read: {error.strerror}", hint=DAMAGED) from error
 
 
 def read_columns(folder: Path, newest_bytes: int | None = None, newest_rows: int | None = None) -> LogColumns:
@@ -403,13 +420,16 @@ def while_folded(read: Callable[[], T]) -> T:
 
 
 def _read_segments(folder: Path, newest_bytes: int | None) -> LogColumns:
-    segments = _segments(folder)
+    files = _files(folder)
     reading = _Reading()
-    first = 0 if newest_bytes is None else first_read(segments, newest_bytes, summarized(folder, segments))
-    if first and not reading.add_summary(folder / fmt.SUMMARY, segments[first][0]):
-        reading, first = _Reading(), 0
-    for number, path in segments[first:]:
-        if not reading.add(number, path):
+    if newest_bytes is None:
+        parts = _readable(folder, lambda: all_parts(files))
+    else:
+        parts = newest_parts(files, newest_bytes, summarized(folder, files))
+    if parts[0].number > files[0][0] and not reading.add_summary(folder / fmt.SUMMARY, parts[0].number):
+        reading, parts = _Reading(), _readable(folder, lambda: all_parts(files))
+    for part in parts:
+        if not reading.add(part):
             break
     return reading.columns()
 
@@ -421,48 +441,53 @@ def read_near(folder: Path, steps: range) -> LogColumns:
 
 
 def _read_near(folder: Path, steps: range) -> LogColumns:
-    segments = _segments(folder)
+    files = _files(folder)
     reading = _Reading()
-    end = first_read(segments, LAST_BYTES, segments[-1][0])
-    for place, (number, path) in enumerate(segments):
-        if not reading.add(number, path):
+    end = newest_parts(files, LAST_BYTES, files[-1][0])[0].number
+    for part in _readable(folder, lambda: all_parts(files)):
+        if not reading.add(part):
             break
-        if place < end:
+        if part.number < end:
             reading.thin(steps)
     return reading.columns()
 
 
 def read_beginning(folder: Path) -> LogColumns:
     """What the first segment says. `CapsuleError` where there is no log, or it is damaged there."""
-    number, path = _segments(folder)[0]
+    number, path = _files(folder)[0]
     reading = _Reading()
-    reading.add(number, path)
+    reading.add(_readable(path, lambda: parts_of(number, path))[0])
     return _undamaged(reading.columns(), folder)
 
 
-def _segments(folder: Path) -> list[tuple[int, Path]]:
-    segments = event_segments(folder)
-    if not segments:
+def _files(folder: Path) -> list[Numbered]:
+    files = event_segments(folder)
+    if not files:
         raise _no_log(folder)
-    return segments
+    return files
 
 
 def _no_log(folder: Path) -> CapsuleError:
     return CapsuleError(f"no log in {folder}", hint="check the path, or wait until the rank has issued a collective")
 
 
-def first_read(segments: list[tuple[int, Path]], newest_bytes: int, covered: int) -> int:
-    """The position of the first segment that is read. The newest is, and all that the summary does not cover; at most
-    one as long as a rank makes it is more than `newest_bytes`, never a joined one."""
-    left, first = newest_bytes, len(segments)
-    for _, path in reversed(segments):
-        size_bytes = _readable(path, Path.stat).st_size
-        fits = left > 0 and size_bytes <= max(left, fmt.EVENT_SEGMENT_BYTES)
-        if first < len(segments) and not fits and segments[first][0] <= covered + 1:
+def newest_parts(files: Sequence[Numbered], newest_bytes: int, covered: int) -> list[LogPart]:
+    """Which segments are read, in order. The newest is, and all that the summary does not cover; at most one as long as
+    a rank makes it is more than `newest_bytes`, never a longer one."""
+    return _readable(files[-1][1].parent, lambda: _newest_parts(files, newest_bytes, covered))
+
+
+def _newest_parts(files: Sequence[Numbered], left: int, covered: int) -> list[LogPart]:
+    chosen: list[LogPart] = []
+    for part in newest_first(files):
+        size_bytes = part.size_bytes()
+        if chosen and size_bytes > max(left, fmt.EVENT_SEGMENT_BYTES) and chosen[-1].number <= covered + 1:
             break
-        first -= 1
+        chosen.append(part)
         left -= size_bytes
-    return first
+        if left <= 0 and part.number <= covered + 1:
+            break
+    return chosen[::-1]
 
 
 def read_whole(folder: Path, newest_bytes: int | None = None) -> LogColumns:
@@ -482,7 +507,7 @@ class _Reading:
     """Collects the segments' columns; joined once at the end."""
 
     def __init__(self) -> None:
-        self.paths: list[Path] = []
+        self.parts: list[LogPart] = []
         self.rank, self.pid, self.wall_offset_ns = -1, 0, 0
         self.issues: dict[str, list[Ints]] = {}
         self.ends: dict[str, list[Ints]] = {}
@@ -494,17 +519,18 @@ class _Reading:
         self.groups: dict[str, Group] = {}
         self.notes: list[Note] = []
         self.rows: list[step_rows.Rows] = [step_rows.NO_ROWS]
-        self.kept: dict[int, seg.Words] = {}
+        self.kept: dict[int, Words] = {}
         self.read_from_later = False
         self.damage: CapsuleError | None = None
 
     def add_summary(self, path: Path, before: int) -> bool:
         """Its parts of the segments before this one. False where it is damaged: then this reading is of no use."""
+        part = whole_file(path)
         try:
-            words = seg.read_words(path)
-            places = seg.find_records(words, path)
+            words = part.words()
+            places = seg.find_records(words, part)
             marks = list(parts(words, places.others))
-            header = words[: fmt.HEADER.size // seg.SLOT_BYTES].tobytes()
+            header = words[:FIRST_SLOT].tobytes()
             begun = read_header(header, fmt.HEADER.unpack(header)[2], path)
         except (OSError, CapsuleError, struct.error):
             return False
@@ -512,30 +538,37 @@ class _Reading:
             return False
         end = next((slot for number, slot in marks if number >= before), len(words))
         others = [(kind, slot) for kind, slot in places.others if slot < end]
-        if self._others(words, others, path) < len(words):
+        if self._others(words, others, part) < len(words):
             return False
         self._begin(begun)
-        self.kept[len(self.paths)] = words
-        self._add_records(words, places, path, end)
+        self._add_kept(words, places, part, end)
         self.read_from_later = True
         return True
 
-    def add(self, number: int, path: Path) -> bool:
+    def add(self, part: LogPart) -> bool:
         """False where the log ends with this segment."""
-        words = _read(path)
-        if not len(words) or not self._header(words, number, path):
+        words = _words(part)
+        if not len(words) or not self._header(words, part):
             return False
-        places = seg.find_records(words, path)
+        places = seg.find_records(words, part)
         self.damage = places.damage
-        cut = self._others(words, places.others, path)
-        if any(kind == fmt.Kind.SEGMENT for kind, _ in places.others):  # a preface: another one may take its place
-            self.kept[len(self.paths)] = words
-        self._add_records(words, places, path, cut)
+        cut = self._others(words, places.others, part)
+        is_preface = any(kind == fmt.Kind.SEGMENT for kind, _ in places.others)
+        (self._add_kept if is_preface else self._add_records)(words, places, part, cut)
         return places.closed and self.damage is None
 
-    def _add_records(self, words: seg.Words, places: seg.Places, path: Path, cut: int) -> None:
-        at = len(self.paths)
-        self.paths.append(path)
+    def _add_kept(self, words: Words, places: seg.Places, part: LogPart, cut: int) -> None:
+        """Of a summary or a preface, another of which may take its place. Most of it is rows of steps and notes."""
+        of_kind = [each[each < cut] for each in (places.issues, places.completions, places.waits)]
+        kept, moved = seg.only_records(words, np.concatenate(of_kind))
+        issues, completions, waits = np.split(moved, np.cumsum([len(each) for each in of_kind[:-1]]))
+        places = replace(places, issues=issues, completions=completions, waits=waits)
+        self.kept[len(self.parts)] = kept
+        self._add_records(kept, places, part, len(kept))
+
+    def _add_records(self, words: Words, places: seg.Places, part: LogPart, cut: int) -> None:
+        at = len(self.parts)
+        self.parts.append(part)
         self._add(self.issues, words, places.issues[places.issues < cut], fmt.ISSUE, _ISSUE, at)
         completions = places.completions[places.completions < cut]
         self._add(self.ends, words, completions, fmt.COMPLETE, _COMPLETE, at)
@@ -545,7 +578,7 @@ class _Reading:
     def thin(self, steps: range) -> None:
         """Drops collectives of other steps from the segment that was added last, but for its first and its last one,
         and those that failed in it."""
-        at = len(self.paths) - 1
+        at = len(self.parts) - 1
         if not _is_of(self.issues, at):
             return
         ids, step = self.issues["record_id"][-1], self.issues["step"][-1]
@@ -560,8 +593,8 @@ class _Reading:
                 for parts in told.values():
                     parts[-1] = parts[-1][here]
 
-    def _header(self, words: seg.Words, number: int, path: Path) -> bool:
-        header = read_header(words[: fmt.HEADER.size // seg.SLOT_BYTES].tobytes(), number, path)
+    def _header(self, words: Words, part: LogPart) -> bool:
+        header = read_header(words[:FIRST_SLOT].tobytes(), part.of_file, part.path)
         if header is None:
             return False
         self._begin(header)
@@ -573,7 +606,7 @@ class _Reading:
         if self.rank < 0:
             self.rank, self.pid, self.wall_offset_ns = header
 
-    def _others(self, words: seg.Words, others: list[tuple[int, int]], path: Path) -> int:
+    def _others(self, words: Words, others: list[tuple[int, int]], part: LogPart) -> int:
         """The slot up to which the segment can be read."""
         self.rows.append(step_rows.at(words, others))
         for kind, slot in others:
@@ -582,7 +615,7 @@ class _Reading:
             try:
                 self._other(kind, seg.body(words, slot))
             except (CapsuleError, ValueError, struct.error) as error:
-                self.damage = CapsuleError(f"{path} is damaged at offset {slot * seg.SLOT_BYTES}: {error}")
+                self.damage = CapsuleError(f"{part.path} is damaged at offset {part.offset(slot)}: {error}")
                 return slot
         return len(words)
 
@@ -605,7 +638,7 @@ class _Reading:
     @staticmethod
     def _add(
         into: dict[str, list[Ints]],
-        words: seg.Words,
+        words: Words,
         slots: Ints,
         layout: struct.Struct,
         wanted: dict[str, int],
@@ -679,7 +712,7 @@ class _Reading:
             damage=self.damage,
             records=self.records,
             bodies=Bodies(
-                paths=self.paths,
+                parts=self.parts,
                 issue_segment=issue.get("segment", _NONE),
                 issue_slot=issue.get("slot", _NONE),
                 complete_segment=end["segment"],

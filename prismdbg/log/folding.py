@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 
 from prismdbg.capsule.log import format as fmt
 from prismdbg.capsule.log.reader import event_segments
 from prismdbg.log import segment as seg
+from prismdbg.log.log_parts import FIRST_SLOT, SLOT_BYTES, LogPart, all_parts, log_parts, parts_of
 from prismdbg.log.summary import preface, put
 
 # An estimate needs so many collectives, or collectives of so long a time.
@@ -26,14 +27,14 @@ def fold(folder: Path, budget_bytes: int, needed_from: int | None = None) -> int
     excess = sum(path.stat().st_size for _, path in segments) - budget_bytes
     going: list[tuple[int, Path]] = []
     for number, path in segments[:-1]:
-        if excess <= 0 or (needed_from is not None and _highest_id(path) >= needed_from):
+        if excess <= 0 or (needed_from is not None and _highest_id(number, path) >= needed_from):
             break
         going.append((number, path))
         excess -= path.stat().st_size
     dropped = [path for number, path in going if number]
     if not dropped:  # a preface alone cannot become shorter
         return 0
-    put(folder / fmt.event_segment(0), preface(going))
+    put(folder / fmt.event_segment(0), [preface(all_parts(going))])
     for path in dropped:
         path.unlink()
     return len(dropped)
@@ -51,9 +52,9 @@ def reaches(folder: Path, record_id: int, older: Collection[int] = ()) -> bool:
     segments = event_segments(folder)
     if [number for number, _ in segments[:2]] in ([], [0], [0, 1]):
         return True
-    first = _first_whole([path for number, path in segments if number])
+    first = _first_whole(folder)
     lost = {number for number in older if number < first}
-    return first <= record_id and (not lost or lost <= set(_ids(segments[0][1]).tolist()))
+    return first <= record_id and (not lost or lost <= set(_ids(parts_of(*segments[0])[0]).tolist()))
 
 
 def span_kept_s(folder: Path, budget_bytes: int) -> float | None:
@@ -62,11 +63,11 @@ def span_kept_s(folder: Path, budget_bytes: int) -> float | None:
     segments = event_segments(folder)
     if len(segments) < 2:
         return None
-    filled = segments[-2][1]
-    words = seg.read_words(filled)
+    filled = parts_of(*segments[-2])[-1]
+    words = filled.words()
     begun = seg.field(words, seg.find_records(words, filled).issues, fmt.ISSUE, 1)
     took_ns = int(begun.max() - begun.min()) if len(begun) else 0
-    return took_ns / 1e9 * budget_bytes / filled.stat().st_size if took_ns else None
+    return took_ns / 1e9 * budget_bytes / filled.size_bytes() if took_ns else None
 
 
 def span_estimated_s(folder: Path, budget_bytes: int) -> float | None:
@@ -75,57 +76,59 @@ def span_estimated_s(folder: Path, budget_bytes: int) -> float | None:
     segments = event_segments(folder)
     if len(segments) != 1:
         return None
-    words = seg.read_words(segments[0][1])
-    issues = seg.find_records(words, segments[0][1]).issues
+    (first,) = all_parts(segments)
+    words = first.words()
+    issues = seg.find_records(words, first).issues
     if len(issues) < 2:
         return None
     begun = seg.field(words, issues, fmt.ISSUE, 1)
-    took_ns, took_bytes = int(begun.max() - begun.min()), int(issues[-1] - issues[0]) * seg.SLOT_BYTES
+    took_ns, took_bytes = int(begun.max() - begun.min()), int(issues[-1] - issues[0]) * SLOT_BYTES
     is_enough = len(issues) >= ESTIMATED_FROM or took_ns >= ESTIMATED_AFTER_NS
     return took_ns / 1e9 * budget_bytes / took_bytes if is_enough and took_ns else None
 
 
-def split_before(folder: Path, record_id: int) -> tuple[list[tuple[int, Path]], list[tuple[int, Path]]]:
-    """The segments before the one in which this collective was issued, and the rest, with their numbers."""
-    segments = event_segments(folder)
+def split_before(folder: Path, record_id: int) -> tuple[list[LogPart], list[LogPart]]:
+    """The segments before the one in which this collective was issued, and the rest."""
+    segments = log_parts(folder)
     first = len(segments)
     while first > 0:
         first -= 1
-        if 0 <= _first_id(segments[first][1]) <= record_id and first:
+        if 0 <= _first_id(segments[first]) <= record_id and first:
             break
     return segments[:first], segments[first:]
 
 
 def bytes_since(folder: Path, record_id: int) -> int:
     """The length of the segments from the one in which this collective was issued on."""
-    return sum(path.stat().st_size for _, path in split_before(folder, record_id)[1])
+    return sum(segment.size_bytes() for segment in split_before(folder, record_id)[1])
 
 
-def _first_whole(segments: Sequence[Path]) -> int:
-    """The first record id that one of these issues. One that goes meanwhile counts no more."""
-    for path in segments:
+def _first_whole(folder: Path) -> int:
+    """The first record id that a segment issues, but for a preface. One that goes meanwhile counts no more."""
+    for number, path in event_segments(folder):
         with suppress(FileNotFoundError):
-            if (first := _first_id(path)) >= 0:
-                return first
+            for segment in parts_of(number, path) if number else ():
+                if (first := _first_id(segment)) >= 0:
+                    return first
     return _NONE
 
 
-def _first_id(path: Path) -> int:
+def _first_id(segment: LogPart) -> int:
     """The first record id that a segment issues, without a look at the others; -1 where it issues none."""
-    words = seg.read_words(path)
-    slot = fmt.HEADER.size // seg.SLOT_BYTES
-    while slot < len(words) and (slots := (int(words[slot]) & 0xFFFFFFFF) // seg.SLOT_BYTES):
+    words = segment.words()
+    slot = FIRST_SLOT
+    while slot < len(words) and (slots := (int(words[slot]) & 0xFFFFFFFF) // SLOT_BYTES):
         if int(words[slot]) >> 32 & 0xFFFF == fmt.Kind.ISSUE:
             return int(fmt.ISSUE.unpack_from(seg.body(words, slot))[0])
         slot += slots
     return -1
 
 
-def _highest_id(path: Path) -> int:
-    """Of the collectives that a segment issues; -1 where it issues none."""
-    return int(_ids(path).max(initial=-1))
+def _highest_id(number: int, path: Path) -> int:
+    """Of the collectives that a file's segments issue; -1 where they issue none."""
+    return max(int(_ids(segment).max(initial=-1)) for segment in parts_of(number, path))
 
 
-def _ids(path: Path) -> seg.Ints:
-    words = seg.read_words(path)
-    return seg.field(words, seg.find_records(words, path).issues, fmt.ISSUE, 0)
+def _ids(segment: LogPart) -> seg.Ints:
+    words = segment.words()
+    return seg.field(words, seg.find_records(words, segment).issues, fmt.ISSUE, 0)

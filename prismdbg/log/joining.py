@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from prismdbg.capsule.log import format as fmt
 from prismdbg.capsule.log.reader import event_segments
-from prismdbg.log import segment as seg
+from prismdbg.capsule.transfer import open_plain
+from prismdbg.log.log_parts import FIRST_SLOT, SLOT_BYTES, LogPart, Numbered, table_of
 from prismdbg.log.summary import put
 
-JOINED_BYTES = 32 << 20
-APART = 3  # of the newest: who asks how far a rank came reads the last two, and they are short
+JOINED_BYTES = 256 << 20  # as much as a log has by default: one file. A reader takes the parts that it needs
+APART = 1  # the newest, which has no end
+_CHUNK_BYTES = 64 << 10
 _END = fmt.RECORD.pack(fmt.RECORD.size, fmt.Kind.END, 0)
 _END_WORD = np.frombuffer(_END, dtype="<u8")[0]
-
-Numbered = tuple[int, Path]
 
 
 def join(folder: Path, most_bytes: int = JOINED_BYTES) -> None:
@@ -27,12 +28,21 @@ def join(folder: Path, most_bytes: int = JOINED_BYTES) -> None:
     (`event_segments`). `OSError` where there is no room for one.
     """
     for group in _groups(event_segments(folder)[1:-APART], most_bytes):
-        data = _joined(group)
-        if data is None:  # cut: it stays as it is, and whoever reads it says so
+        ends = [_end(path) for _, path in group]
+        filled = [LogPart(number=n, path=path, of_file=n, end=end) for (n, path), end in zip(group, ends, strict=True)]
+        if None in ends:  # cut: it stays as it is, and whoever reads it says so
             continue
-        put(folder / fmt.joined_segment(group[0][0], group[-1][0]), data)
+        put(folder / fmt.joined_segment(group[0][0], group[-1][0]), _joined(filled))
         for _, path in group:
             path.unlink()
+
+
+def alone(part: LogPart) -> bytes:
+    """A file of its own for a part of a joined one."""
+    words = part.words()
+    end = b"" if part.end is None else _END
+    records = words[FIRST_SLOT:].tobytes() + end
+    return _header(words[:FIRST_SLOT].tobytes(), part.number, len(records)) + records
 
 
 def _groups(segments: Sequence[Numbered], most_bytes: int) -> list[list[Numbered]]:
@@ -52,24 +62,36 @@ def _groups(segments: Sequence[Numbered], most_bytes: int) -> list[list[Numbered
     return [group for group in groups if len(group) > 1]
 
 
-def _joined(group: Sequence[Numbered]) -> bytes | None:
-    """The records of all under the first one's header; None where one was not filled."""
-    bodies = []
-    for _, path in group:
-        words = seg.read_words(path)
-        end = _end(words)
-        if end is None:
-            return None
-        bodies.append(words[fmt.HEADER.size // seg.SLOT_BYTES : end].tobytes())
-    with group[0][1].open("rb") as file:
-        magic, version, number, rank, pid, wall_ns, monotonic_ns, _ = fmt.HEADER.unpack(file.read(fmt.HEADER.size))
-    size_bytes = fmt.HEADER.size + sum(map(len, bodies)) + len(_END)
-    header = fmt.HEADER.pack(magic, version, number, rank, pid, wall_ns, monotonic_ns, size_bytes)
-    return b"".join([header, *bodies, _END])
+def _joined(parts: Sequence[LogPart]) -> Iterator[bytes]:
+    """The records of all under the first one's header; one segment after the other is read."""
+    slots = [(part.number, (part.size_bytes() - fmt.HEADER.size) // SLOT_BYTES) for part in parts]
+    table = table_of(slots)
+    with parts[0].path.open("rb") as file:
+        header = file.read(fmt.HEADER.size)
+    yield (
+        _header(header, parts[0].number, len(table) + sum(count for _, count in slots) * SLOT_BYTES + len(_END)) + table
+    )
+    for part in parts:
+        yield part.words()[FIRST_SLOT:].tobytes()
+    yield _END
 
 
-def _end(words: seg.Words) -> int | None:
-    """The slot of END. Behind it there are only zeros, so no record is walked over."""
-    written = np.flatnonzero(words)
-    last = int(written[-1]) if len(written) else 0
-    return last if last * seg.SLOT_BYTES >= fmt.HEADER.size and words[last] == _END_WORD else None
+def _header(of_one: bytes, number: int, records_bytes: int) -> bytes:
+    magic, version, _, rank, pid, wall_ns, monotonic_ns, _ = fmt.HEADER.unpack(of_one)
+    size_bytes = fmt.HEADER.size + records_bytes
+    return fmt.HEADER.pack(magic, version, number, rank, pid, wall_ns, monotonic_ns, size_bytes)
+
+
+def _end(path: Path) -> int | None:
+    """The slot of END; None where there is none. Behind it there are only zeros, so no record is walked over."""
+    with open_plain(path) as file:
+        end = os.fstat(file.fileno()).st_size // SLOT_BYTES * SLOT_BYTES
+        while end > fmt.HEADER.size:
+            begin = max(end - _CHUNK_BYTES, fmt.HEADER.size)
+            words = np.frombuffer(os.pread(file.fileno(), end - begin, begin), dtype="<u8")
+            written = np.flatnonzero(words)
+            if len(written):
+                last = int(written[-1])
+                return begin // SLOT_BYTES + last if words[last] == _END_WORD else None
+            end = begin
+    return None

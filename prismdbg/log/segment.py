@@ -5,11 +5,9 @@ The bytes are `capsule/log/format.py`; what a single record says in full is deco
 
 from __future__ import annotations
 
-import os
 import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,18 +15,15 @@ from numpy.typing import NDArray
 from prismdbg.capsule.limits import MAX_TENSORS
 from prismdbg.capsule.log import format as fmt
 from prismdbg.capsule.log.reader import DAMAGED
-from prismdbg.capsule.transfer import open_plain
 from prismdbg.errors import CapsuleError
+from prismdbg.log.log_parts import FIRST_SLOT, SLOT_BYTES, LogPart, Words
 from prismdbg.log.record_walk import walk
 from prismdbg.model import dtypes
 from prismdbg.model.fingerprint_arithmetic import as_signed
 from prismdbg.model.sketch import SIZE_BYTES as SKETCH_BYTES
 
-Words = NDArray[np.uint64]
 Ints = NDArray[np.int64]
 
-MAX_SEGMENT_BYTES = 128 << 20  # a recorder's have a few MiB; a preface grows with the job's source lines and groups
-SLOT_BYTES = 8  # records begin and are sized in slots of this many bytes
 _HEAD_SLOTS = fmt.RECORD.size // SLOT_BYTES
 _TENSORS = (fmt.RECORD.size + fmt.ISSUE.size) // SLOT_BYTES
 _ITEM_BYTES = np.array([dtypes.ITEM_BYTES.get(dtypes.name_of(n), 0) for n in range(256)], dtype=np.int64)
@@ -55,35 +50,9 @@ class Places:
     damage: CapsuleError | None
 
 
-def read_words(path: Path) -> Words:
-    """The file as 64-bit words. Read, not mapped: a job may write or cut it meanwhile. `CapsuleError` where it is
-    longer than a segment can be: a file with a hole, say."""
-    with open_plain(path) as file:
-        size_bytes = os.fstat(file.fileno()).st_size
-        if size_bytes > MAX_SEGMENT_BYTES:
-            raise CapsuleError(
-                f"{path} has {size_bytes >> 20} MiB: no segment has more than {MAX_SEGMENT_BYTES >> 20} MiB",
-                hint=DAMAGED,
-            )
-        data = file.read(size_bytes)
-    whole = len(data) // SLOT_BYTES if len(data) >= fmt.HEADER.size else 0
-    return np.frombuffer(data, dtype="<u8", count=whole)
-
-
-def read_body(path: Path, slot: int) -> bytes:
-    """The bytes of one record after its header, and nothing else of its segment."""
-    with open_plain(path) as file:
-        file.seek(slot * SLOT_BYTES)
-        head = file.read(SLOT_BYTES)
-        size_bytes = int.from_bytes(head[:4], "little")
-        if len(head) < SLOT_BYTES or not SLOT_BYTES <= size_bytes <= MAX_SEGMENT_BYTES:
-            raise CapsuleError(f"{path} was truncated while it was read", hint="read another rank's log")
-        return file.read(size_bytes - SLOT_BYTES)
-
-
-def find_records(words: Words, path: Path) -> Places:
+def find_records(words: Words, part: LogPart) -> Places:
     """As far as can be seen at once, then from record to record."""
-    found, slot = walk(words, fmt.HEADER.size // SLOT_BYTES)
+    found, slot = walk(words, FIRST_SLOT)
     slots = words.data.cast("B").cast("Q")
     end = len(slots)
     stepped: list[int] = []
@@ -97,7 +66,7 @@ def find_records(words: Words, path: Path) -> Places:
         following = slot + (size_bytes >> 3)
         if size_bytes & 7 or following > end:
             damage = CapsuleError(
-                f"{path} is damaged at offset {slot * SLOT_BYTES}, in a record of {size_bytes} bytes", hint=DAMAGED
+                f"{part.path} is damaged at offset {part.offset(slot)}, in a record of {size_bytes} bytes", hint=DAMAGED
             )
             break
         if (head >> 32) & 0xFFFF == 0xFFFF:  # Kind.END; an enum member here would double the time
@@ -107,13 +76,18 @@ def find_records(words: Words, path: Path) -> Places:
         slot = following
     else:
         closed = True
+    if part.end is not None and slot < end and damage is None:  # the table, or what it speaks of, is not as it was
+        damage = CapsuleError(
+            f"{part.path} is damaged at offset {part.offset(slot)}: no record begins here", hint=DAMAGED
+        )
     found = np.append(found, np.array(stepped, dtype=np.int64))
     kinds = (words[found] >> np.uint64(32)) & np.uint64(0xFFFF)
     by_kind = {kind: found[kinds == kind] for kind in _LAYOUTS}
     cut = min(_too_small(words, by_kind[kind], layout) for kind, layout in _LAYOUTS.items())
     cut = min(cut, _too_small(words, with_sent(words, by_kind[fmt.Kind.COMPLETE]), fmt.COMPLETE_AND_SENT))
     if cut < end:
-        damage = CapsuleError(f"{path} is damaged at offset {cut * SLOT_BYTES}: the record is too small for its kind")
+        where = f"{part.path} is damaged at offset {part.offset(cut)}"
+        damage = CapsuleError(f"{where}: the record is too small for its kind")
     rest = ~np.isin(kinds, list(_LAYOUTS)) & (found < cut)
     return Places(
         issues=by_kind[fmt.Kind.ISSUE][by_kind[fmt.Kind.ISSUE] < cut],
@@ -137,6 +111,13 @@ def with_sent(words: Words, completions: Ints) -> Ints:
     ends = completions + (fmt.RECORD.size + fmt.COMPLETE.size) // SLOT_BYTES
     whole = completions[ends <= len(words)]
     return whole[field(words, whole, fmt.COMPLETE, 7) & int(fmt.CompleteFlag.HAS_FINGERPRINT) > 0]
+
+
+def only_records(words: Words, slots: Ints) -> tuple[Words, Ints]:
+    """A copy of these records alone, in this order, and where each is in it."""
+    sizes = (words[slots] & np.uint64(0xFFFFFFFF)).astype(np.int64) // SLOT_BYTES
+    data = b"".join(record(words, slot) for slot in slots.tolist())
+    return np.frombuffer(data, dtype="<u8"), np.cumsum(sizes) - sizes
 
 
 def record(words: Words, slot: int) -> bytes:

@@ -12,9 +12,12 @@ from numpy.typing import NDArray
 
 from prismdbg.capsule.log import format as fmt
 from prismdbg.log import segment as seg
+from prismdbg.log.log_parts import Words
 from prismdbg.log.segment import Ints
 
 MOST_ROWS = 1 << 15  # of 72 bytes: beyond, old rows are of several steps
+MOST_OF_MANY = 1 << 11  # of each of many ranks, so that the rows of all fit in memory
+_STEP_BITS = 32
 _IN_A_RECORD = 512
 Rows = NDArray[np.void]
 ROW = np.dtype(
@@ -33,7 +36,7 @@ _NONE = np.iinfo(np.int64).max
 assert ROW.itemsize == fmt.STEPS.size
 
 
-def rows_of(words: seg.Words, places: seg.Places) -> Rows:
+def rows_of(words: Words, places: seg.Places) -> Rows:
     """Of a segment: one for each step in which it issues something, in their order. A collective counts as waited for
     if it also completes in the segment."""
     issues = places.issues
@@ -98,7 +101,7 @@ def rows_of_calls(
     return rows
 
 
-def _endings(words: seg.Words, completions: Ints, ids: Ints) -> tuple[Ints, Ints, NDArray[np.bool_], Ints]:
+def _endings(words: Words, completions: Ints, ids: Ints) -> tuple[Ints, Ints, NDArray[np.bool_], Ints]:
     """By issue when it ended (-1: not here), its flags, whether it failed, and the payload segment (-1: none)."""
     ended, flags = np.full(len(ids), -1, dtype=np.int64), np.zeros(len(ids), dtype=np.int64)
     failed, payload = np.zeros(len(ids), dtype=np.bool_), np.full(len(ids), -1, dtype=np.int64)
@@ -117,21 +120,54 @@ def _endings(words: seg.Words, completions: Ints, ids: Ints) -> tuple[Ints, Ints
 
 def shorter(rows: Rows) -> Rows:
     """Each two rows as one."""
-    if len(rows) < 2:
+    return _merged(rows, np.arange(0, len(rows), 2))
+
+
+def _merged(rows: Rows, starts: Ints) -> Rows:
+    """From each of these places to before the next as one."""
+    if not len(rows):
         return rows
-    starts = np.arange(0, len(rows), 2)
-    ends = np.minimum(starts + 1, len(rows) - 1)
+    ends = np.append(starts[1:], len(rows)) - 1
     found = rows[starts].copy()
-    for name in ("last_step", "last_stack"):
-        found[name] = rows[name][ends]
-    found["begun_ns"] = np.minimum.reduceat(rows["begun_ns"], starts)
-    found["ended_ns"] = np.maximum.reduceat(rows["ended_ns"], starts)
-    for name in _SUMS:
-        found[name] = np.add.reduceat(rows[name], starts)
-    later = (found["payload_segment"] < 0) & (rows["payload_segment"][ends] >= 0)
+    found["last_stack"] = rows["last_stack"][ends]
+    for names, of in (
+        (("first_step", "begun_ns"), np.minimum),
+        (("last_step", "ended_ns"), np.maximum),
+        (_SUMS, np.add),
+    ):
+        for name in names:
+            found[name] = of.reduceat(rows[name], starts)
+    place = np.where(rows["payload_segment"] >= 0, np.arange(len(rows)), ends[-1])
+    first = np.minimum(np.minimum.reduceat(place, starts), ends)
     for name in ("payload_nth", "payload_segment"):
-        found[name] = np.where(later, rows[name][ends], found[name])
+        found[name] = rows[name][first]
     return found
+
+
+def of_many(rows: Rows, most: int = MOST_OF_MANY) -> Rows:
+    """At most so many, of one of many ranks. Older ones are of blocks of steps, mostly the same ones for each rank, so
+    that ranks can be compared. A row with NaN or Inf and one without are not merged, as long as that is possible."""
+    if len(rows) <= most:
+        return rows
+    is_bad = rows["nonfinite"] > 0
+    changes = np.flatnonzero(is_bad[1:] != is_bad[:-1]) + 1
+    first, last = int(rows["first_step"].min()), int(rows["last_step"].max())
+    unit = max(most // 8, 1)  # of eight: two of blocks, four or five of whole steps, the rest for what goes beyond
+    whole_from = (last - 4 * unit) // unit * unit
+    least_bits = ((last - first) // (2 * unit)).bit_length()
+    for whole, apart, bits in ((whole_from, changes, least_bits), (last + 1, changes[:0], 1)):
+        for each in range(bits, _STEP_BITS + 1):
+            starts = _block_starts(rows["first_step"].astype(np.int64), each, whole, apart)
+            if len(starts) <= most:
+                return _merged(rows, starts)
+    return _merged(rows, np.zeros(1, dtype=np.int64))
+
+
+def _block_starts(steps: Ints, bits: int, whole_from: int, apart: Ints) -> Ints:
+    """Where blocks of so many bits of steps begin, each step from `whole_from` on, and what is `apart`."""
+    is_start: NDArray[np.bool_] = (np.diff(steps >> bits, prepend=-1) != 0) | (steps >= whole_from)
+    is_start[apart] = True
+    return np.flatnonzero(is_start)
 
 
 def bounded(sections: Sequence[Rows], most: int = MOST_ROWS) -> list[Rows]:
@@ -150,21 +186,12 @@ def bounded(sections: Sequence[Rows], most: int = MOST_ROWS) -> list[Rows]:
 
 def by_step(rows: Rows) -> Rows:
     """A step that goes over the end of a segment has a row in each: here it has one. Rows of several steps stay."""
-    if not len(rows):
-        return rows
-    order = np.lexsort((rows["last_step"], rows["first_step"]))
-    rows = rows[order]
+    rows = rows[np.lexsort((rows["last_step"], rows["first_step"]))]
     same = (rows["first_step"][1:] == rows["first_step"][:-1]) & (rows["last_step"][1:] == rows["last_step"][:-1])
-    starts = np.flatnonzero(np.append(True, ~same))
-    found = rows[starts].copy()
-    found["begun_ns"] = np.minimum.reduceat(rows["begun_ns"], starts)
-    found["ended_ns"] = np.maximum.reduceat(rows["ended_ns"], starts)
-    for name in _SUMS:
-        found[name] = np.add.reduceat(rows[name], starts)
-    return found
+    return _merged(rows, np.flatnonzero(np.append(True, ~same)))
 
 
-def at(words: seg.Words, others: Iterable[tuple[int, int]]) -> Rows:
+def at(words: Words, others: Iterable[tuple[int, int]]) -> Rows:
     """Of the records of kind STEPS among these; of a damaged log one may have any length."""
     bodies = [seg.body(words, slot) for kind, slot in others if kind == _STEPS]
     return np.frombuffer(b"".join(body for body in bodies if len(body) % ROW.itemsize == 0), dtype=ROW)

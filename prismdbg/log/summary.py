@@ -22,13 +22,13 @@ import numpy as np
 
 from prismdbg.capsule.log import format as fmt
 from prismdbg.capsule.log.notes import MOST_PLACES
-from prismdbg.capsule.log.reader import event_segments
 from prismdbg.capsule.log.records import RecordDecoder
 from prismdbg.capsule.transfer import open_plain
 from prismdbg.errors import CapsuleError
 from prismdbg.log import kept_marks, step_rows
 from prismdbg.log import segment as seg
 from prismdbg.log.kept_marks import KeptMarks
+from prismdbg.log.log_parts import FIRST_SLOT, LogPart, Numbered, Words, log_parts, whole_file
 from prismdbg.log.nonfinite_runs import NonfiniteCall, NonfiniteRuns
 from prismdbg.log.segment import Ints
 from prismdbg.model.collective import Frame
@@ -40,49 +40,47 @@ _SENT, _RECEIVED = int(fmt.IssueFlag.SENT_NONFINITE), int(fmt.CompleteFlag.RECEI
 _SENT_LATER = int(fmt.CompleteFlag.SENT_NONFINITE)
 _DEFINED = {int(fmt.Kind.TEXT): RecordDecoder.text, int(fmt.Kind.STACK): RecordDecoder.stack}
 _MARKS = frozenset(map(int, (fmt.Kind.STEP, fmt.Kind.MARK)))
-_FIRST_SLOT = fmt.HEADER.size // seg.SLOT_BYTES
 # Notes of a kind that a rank writes again and again, with a traceback or without: the first, and as many of the newest.
 MOST_ALIKE = 32
 _REPEATED = re.compile(rb'\{"kind": ?"(incident|failed)"')
 _PLACE = re.compile(rb'"place": ?(\d+)')
 _ALL = 1 << 32  # no segment has this number
-Numbered = tuple[int, Path]  # a segment and its number
 
 
-def preface(segments: Sequence[Numbered]) -> bytes:
+def preface(segments: Sequence[LogPart]) -> bytes:
     """One segment in place of these; the first may be a preface. `CapsuleError` where one is damaged."""
     digest = Digest()
-    for number, path in segments:
-        digest.add(path, number, one_before=_ALL)
+    for segment in segments:
+        digest.add(segment, one_before=_ALL)
     return digest.segment(0)
 
 
-def preface_of_capsule(folder: Path, segments: Sequence[Numbered], following: int) -> bytes:
+def preface_of_capsule(folder: Path, segments: Sequence[LogPart], following: int) -> bytes:
     """One segment without steps in place of these, by the summary as far as that covers them. `following`: the number
     of the segment after them."""
-    covered = summarized(folder, [*segments, (following, folder)])
+    covered = summarized(folder, [*((each.number, each.path) for each in segments), (following, folder)])
     digest = _begun(folder, Digest(with_steps=False), covered, before=following, one_before=_ALL)
-    for number, path in segments:
-        if number > digest.last:
-            digest.add(path, number, one_before=_ALL)
+    for segment in segments:
+        if segment.number > digest.last:
+            digest.add(segment, one_before=_ALL)
     return digest.segment(0)
 
 
 def summarize(folder: Path) -> None:
     """Brings the summary of a log up to the last segment that its rank has filled. A reader finds the old one or the
     new one, whole."""
-    segments = event_segments(folder)
-    covered = summarized(folder, segments)
-    if all(number <= covered for number, _ in segments[:-1]):
+    segments = log_parts(folder)
+    covered = summarized(folder, [(each.number, each.path) for each in segments])
+    if all(each.number <= covered for each in segments[:-1]):
         return
-    there = next((number for number, _ in segments if number), 0)  # segment 0 may be a preface
+    there = next((each.number for each in segments if each.number), 0)  # segment 0 may be a preface
     digest = _begun(folder, Digest(), covered, one_before=there)
     covered = digest.last
-    for number, path in segments[:-1]:
-        if number > digest.last and not digest.add(path, number, one_before=there, if_closed=True):
+    for segment in segments[:-1]:
+        if segment.number > digest.last and not digest.add(segment, one_before=there, if_closed=True):
             break
     if digest.last > covered:
-        put(folder / fmt.SUMMARY, digest.segment(digest.last))
+        put(folder / fmt.SUMMARY, [digest.segment(digest.last)])
 
 
 def _begun(folder: Path, digest: Digest, covered: int, *, before: int = _ALL, one_before: int) -> Digest:
@@ -90,7 +88,7 @@ def _begun(folder: Path, digest: Digest, covered: int, *, before: int = _ALL, on
     if covered < 0:
         return digest
     try:
-        digest.add(folder / fmt.SUMMARY, before=before, one_before=one_before)
+        digest.add(whole_file(folder / fmt.SUMMARY), before=before, one_before=one_before)
     except (CapsuleError, struct.error):
         return Digest(digest.with_steps)
     return digest
@@ -111,19 +109,23 @@ def summarized(folder: Path, segments: Sequence[Numbered]) -> int:
     return covered if covered >= min(after_preface, default=0) - 1 else -1
 
 
-def parts(words: seg.Words, others: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+def parts(words: Words, others: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
     """Of a preface or a summary the number of each segment, and the slot at which its part begins."""
     for kind, slot in others:
         if kind == fmt.Kind.SEGMENT:
             yield fmt.SEGMENT.unpack_from(seg.body(words, slot))[0], slot
 
 
-def put(path: Path, data: bytes) -> None:
+def put(path: Path, chunks: Iterable[bytes]) -> None:
     """In one step, for whoever reads meanwhile."""
     new = path.with_name(f".{path.name}.new")
-    with open(new, "wb", opener=private) as file:
-        file.write(data)
-    new.rename(path)
+    try:
+        with open(new, "wb", opener=private) as file:
+            file.writelines(chunks)
+        new.rename(path)
+    except BaseException:  # a full disk does not keep what is of no use
+        new.unlink(missing_ok=True)
+        raise
 
 
 @dataclass(slots=True, kw_only=True)
@@ -166,15 +168,13 @@ class Digest:
     _first_sent: int = 1 << 64  # no record has this number
     _has_received: bool = False
 
-    def add(
-        self, path: Path, number: int = 0, *, before: int = _ALL, one_before: int = 0, if_closed: bool = False
-    ) -> bool:
-        """`number`: of a rank's own segment. Of a preface or a summary only the parts of segments `before` this one
-        count, and those `one_before` this one become one part, for nobody reads from within them. `if_closed`:
-        a thread of the rank may still write to one that is not; False then, and nothing is added."""
-        words = seg.read_words(path)
-        self._header = self._header or words[:_FIRST_SLOT].tobytes()
-        places = seg.find_records(words, path)
+    def add(self, segment: LogPart, *, before: int = _ALL, one_before: int = 0, if_closed: bool = False) -> bool:
+        """Of a preface or a summary only the parts of segments `before` this one count, and those `one_before` this one
+        become one part, for nobody reads from within them. `if_closed`: a thread of the rank may still write to one
+        that is not; False then, and nothing is added."""
+        words = segment.words()
+        self._header = self._header or words[:FIRST_SLOT].tobytes()
+        places = seg.find_records(words, segment)
         if places.damage is not None:
             raise places.damage
         if if_closed and not places.closed:
@@ -182,7 +182,7 @@ class Digest:
         marks = list(parts(words, places.others))
         if not marks:
             rows = step_rows.rows_of(words, places)
-            self._add_part(number, words, places, _FIRST_SLOT, len(words), rows, is_digest=False)
+            self._add_part(segment.number, words, places, FIRST_SLOT, len(words), rows, is_digest=False)
             return True
         end = next((slot for of, slot in marks if of >= before), len(words))
         marks = [(of, slot) for of, slot in marks if of < before]
@@ -199,7 +199,7 @@ class Digest:
     def _add_part(
         self,
         number: int,
-        words: seg.Words,
+        words: Words,
         places: seg.Places,
         start: int,
         end: int,
@@ -258,7 +258,7 @@ class Digest:
         return is_first
 
     def _find_first(
-        self, words: seg.Words, issues: Ints, completions: Ints, rows: step_rows.Rows, *, is_digest: bool
+        self, words: Words, issues: Ints, completions: Ints, rows: step_rows.Rows, *, is_digest: bool
     ) -> None:
         calls = self._nonfinite(words, issues, completions)
         senders = [call.record_id for call in calls if call.has_sent]
@@ -275,7 +275,7 @@ class Digest:
             if record_id not in self._ever:
                 self._drop(record_id)
 
-    def _nonfinite(self, words: seg.Words, issues: Ints, completions: Ints) -> list[NonfiniteCall]:
+    def _nonfinite(self, words: Words, issues: Ints, completions: Ints) -> list[NonfiniteCall]:
         """But for those with which pipelining learns shapes."""
         sent = issues[seg.field(words, issues, fmt.ISSUE, 15) & _SENT > 0]
         flags = seg.field(words, completions, fmt.COMPLETE, 7)
@@ -333,7 +333,7 @@ class Digest:
         return fmt.HEADER.pack(magic, version, number, rank, pid, wall, monotonic, size_bytes) + body
 
 
-def _steps_and_stacks(words: seg.Words, issues: Ints) -> dict[int, tuple[int, int, int]]:
+def _steps_and_stacks(words: Words, issues: Ints) -> dict[int, tuple[int, int, int]]:
     """By record id the step, the number of the stack, and the slot."""
     ids, steps, stacks = (seg.field(words, issues, fmt.ISSUE, number).tolist() for number in (0, 5, 9))
     return dict(zip(ids, zip(steps, stacks, issues.tolist(), strict=True), strict=True))

@@ -88,7 +88,7 @@ def of_values(log: RankLog) -> Values:
         notes=log.notes,
         damage=None,
         records=RecordDecoder(texts.by_number()),
-        bodies=Bodies(paths=[], issue_segment=zero, issue_slot=zero, complete_segment=zero, complete_slot=zero),
+        bodies=Bodies(parts=[], issue_segment=zero, issue_slot=zero, complete_segment=zero, complete_slot=zero),
     )
     columns.records.stacks.update(stacks.by_number())
     columns.rows = rows

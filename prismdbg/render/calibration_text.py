@@ -10,7 +10,7 @@ from prismdbg.model.durations import four_digits
 from prismdbg.render import console
 from prismdbg.simulate import quantities
 from prismdbg.simulate.cluster.calibration import Compared
-from prismdbg.simulate.cluster.cluster import Factor
+from prismdbg.simulate.cluster.cluster import ClusterModel, Factor
 from prismdbg.simulate.cluster.factor_fit import FittedFactor
 from prismdbg.simulate.quantities import MILLION
 
@@ -26,16 +26,11 @@ _WHAT = {
 
 def lines(measurement: Measurement) -> list[str]:
     cluster, compared = measurement.calibrated.cluster, measurement.calibrated.compared
-    tiers = [
-        f"{t.name}: latency {quantities.say_time(t.latency_ns)}, bandwidth {quantities.say_rate(t.rate)}"
-        + (f", of a node {quantities.say_rate(t.node_rate)}" if t.node_rate else "")
-        for t in cluster.tiers
-    ]
     eager = quantities.say_size(cluster.eager_bytes) if cluster.eager_bytes else "none"
     rows = [_operation(measurement, op) for op in dict.fromkeys(c.sample.op for c in compared)]
     worst = sorted(compared, key=lambda c: -abs(c.error))[:MOST_ROWS]
     return [
-        *tiers,
+        *tier_lines(cluster),
         f"a send does not wait for its receiver up to: {eager}",
         "",
         console.columns(("operation", "model", "median", "largest", "repeat"), rows, right=_RIGHT),
@@ -53,6 +48,26 @@ def lines(measurement: Measurement) -> list[str]:
     ]
 
 
+def tier_lines(cluster: ClusterModel) -> list[str]:
+    return [
+        f"{t.name}: latency {quantities.say_time(t.latency_ns)}, bandwidth {quantities.say_rate(t.rate)}"
+        + (f", of a node {quantities.say_rate(t.node_rate)}" if t.node_rate else "")
+        for t in cluster.tiers
+    ]
+
+
+def tier_values(cluster: ClusterModel) -> dict[str, Any]:
+    return {
+        t.name: {
+            "latency_ns": t.latency_ns,
+            "bytes_per_s": t.rate,
+            "node_bytes_per_s": t.node_rate,
+            "tables": sorted(t.measured),
+        }
+        for t in cluster.tiers
+    }
+
+
 def values(measurement: Measurement) -> dict[str, Any]:
     cluster = measurement.calibrated.cluster
     return {
@@ -65,15 +80,7 @@ def values(measurement: Measurement) -> dict[str, Any]:
         "unsupported": dict(measurement.unsupported),
         "not_measured": dict(measurement.not_measured),
         "factors": {name: _factor_values(fitted) for name, fitted in measurement.factors.items()},
-        "tiers": {
-            t.name: {
-                "latency_ns": t.latency_ns,
-                "bytes_per_s": t.rate,
-                "node_bytes_per_s": t.node_rate,
-                "tables": sorted(t.measured),
-            }
-            for t in cluster.tiers
-        },
+        "tiers": tier_values(cluster),
         "compared": [
             {
                 "op": c.sample.op,

@@ -11,6 +11,7 @@ from prismdbg.predict.job.modelled_job import modelled_job
 from prismdbg.predict.model import model_file
 from prismdbg.predict.model.model import Attention, Model
 from prismdbg.predict.model.training import Recompute, Training
+from prismdbg.predict.samples.collective_files import not_used
 from prismdbg.predict.samples.sample_folder import read_folder
 from prismdbg.simulate.cluster import cluster_file
 from prismdbg.simulate.engine.simulate import simulate
@@ -33,12 +34,14 @@ class Described:
 
 class Predictor:
     """`read`: the file of a model and how it is trained, from the words of a command line. ops, cluster: files, which
-    are read at once."""
+    are read at once. not_used: what is to be said of times of collectives in ops."""
 
     def __init__(self, read: Read, ops: Path, cluster: Path) -> None:
         self._read = read
-        self._times = OperatorTimes(read_folder(ops))
+        samples = read_folder(ops)
+        self._times = OperatorTimes(samples)
         self._cluster = cluster_file.read(cluster)
+        self.not_used = not_used(ops, samples.values(), cluster, self._cluster)
 
     def describe(self, words: Sequence[str], mesh: Mesh) -> Described:
         """`UsageError` where the words or the model's file are wrong."""

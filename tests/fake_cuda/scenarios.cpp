@@ -181,6 +181,36 @@ void room_is_bounded_and_used_again() {
   expect(fake_host_allocations() == made, "buffers are not used again");
 }
 
+// The device is held: who has waited for room in vain does not wait again before a buffer has come back.
+void no_room_is_waited_for_once() {
+  auto& watch = *new DeviceWatch();  // its thread runs until the process ends
+  std::vector<char> data(size_t{25} << 20);
+  const auto copied = [&](std::chrono::milliseconds least, std::chrono::milliseconds most) {
+    const auto began = std::chrono::steady_clock::now();
+    auto look = watch.look(tensors(stream(1), {{data.data(), data.size(), Numbers::exact}}), {.copies = true});
+    const auto took = std::chrono::steady_clock::now() - began;
+    expect(took >= least && took < most, "another wait: " + std::to_string(took / 1ms) + " ms");
+    return look;
+  };
+  Looks all;
+  for (int i = 0; i < 16; ++i) {
+    all.push_back(copied(0ms, 20s));
+    expect(all.back() != nullptr, "no room at the begin");
+  }
+  expect(copied(400ms, 20s) == nullptr, "there is no room");
+  const Span some{data.data(), data.size() / 2, Numbers::exact};
+  for (int i = 0; i < 3; ++i) {
+    expect(copied(0ms, 400ms) == nullptr, "there is no room still");
+    expect(watch.look(tensors(stream(1), {some, some}), {.copies = true}) == nullptr, "nor for parts");
+  }
+  fake_run(0, stream(1));
+  all.pop_back();
+  all.push_back(copied(0ms, 400ms));
+  expect(all.back() != nullptr, "what came back is not used");
+  expect(copied(400ms, 20s) == nullptr, "there is room again");
+  fake_run(0, stream(1));
+}
+
 // Two threads with Python's lock want room, while it is full: neither holds the other.
 void threads_with_pythons_lock_go_on() {
   auto& watch = *new DeviceWatch();  // its thread runs until the process ends
@@ -248,6 +278,7 @@ PyMethodDef methods[] = {
     {"a_later_waiter_is_held_back", run<a_later_waiter_is_held_back>, METH_NOARGS, ""},
     {"a_failed_device_is_told_as_unknown", run<a_failed_device_is_told_as_unknown>, METH_NOARGS, ""},
     {"room_is_bounded_and_used_again", run<room_is_bounded_and_used_again>, METH_NOARGS, ""},
+    {"no_room_is_waited_for_once", run<no_room_is_waited_for_once>, METH_NOARGS, ""},
     {"threads_with_pythons_lock_go_on", run<threads_with_pythons_lock_go_on>, METH_NOARGS, ""},
     {"the_end_is_bounded", run<the_end_is_bounded>, METH_NOARGS, ""},
     {nullptr, nullptr, 0, nullptr},

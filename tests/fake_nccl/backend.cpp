@@ -1,6 +1,6 @@
 // A backend that gives a Work where NCCL does: none for a call that is not asynchronous, none for one of several that
 // are issued together unless it is asynchronous, and one for all of these. As newer Works of NCCL, it does not answer
-// isSuccess. The test completes every Work.
+// isSuccess, and a Work's future is complete from the first. The test completes every Work.
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/utils/pybind.h>
 
@@ -21,6 +21,11 @@ class FakeWork : public c10d::Work {
   }
   void synchronize() override {}
   bool isCompleted() override { return is_complete; }
+  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override {
+    auto future = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
+    future->markCompleted(c10::List<at::Tensor>());
+    return future;
+  }
   bool isSuccess() const override { TORCH_CHECK_NOT_IMPLEMENTED(false, "isSuccess() is not implemented"); }
 };
 

@@ -3,7 +3,8 @@
  *
  * The script is the folder FAKE_NVML: a folder for each device (0, 1, ...) with a file for each reading, with lines
  * `MILLISECONDS VALUE`: the value holds from that time after nvmlInit on. `uuid` holds the device's UUID, `processes`
- * the PID of a process that computes on it. A reading may be an error: `MILLISECONDS error NUMBER`.
+ * the PID of a process that computes on it. A field is `field_NUMBER`, of another scope than 0 `field_NUMBER_SCOPE`.
+ * A reading may be an error: `MILLISECONDS error NUMBER`.
  */
 #include <limits.h>
 #include <stdio.h>
@@ -190,7 +191,7 @@ int nvmlDeviceGetComputeRunningProcesses_v3(const Device *d, unsigned int *count
 int nvmlDeviceGetFieldValues(const Device *d, int count, Field *fields) {
     for (int i = 0; i < count; i++) {
         char name[32];
-        snprintf(name, sizeof name, "field_%u", fields[i].field);
+        snprintf(name, sizeof name, fields[i].scope ? "field_%u_%u" : "field_%u", fields[i].field, fields[i].scope);
         fields[i].type = 3; /* unsigned long long */
         fields[i].result = read_value(d, name, &fields[i].value.whole);
     }

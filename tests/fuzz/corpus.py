@@ -27,6 +27,7 @@ from prismdbg.capsule.manifest import Incident, IncidentKind, Manifest, Origin
 from prismdbg.checkpoint import bundle
 from prismdbg.errors import FacilityError
 from prismdbg.jobs.capture import rank_package
+from prismdbg.log.joining import join
 from prismdbg.memory.snapshot import write_snapshot
 from prismdbg.memory.trace import open_trace
 from prismdbg.model.collective import Frame, TensorMeta
@@ -105,7 +106,7 @@ def rank_json(cwd: Path, rank: int = 0, python: str = "/usr/bin/python3") -> dic
 
 
 def write_log(folder: Path, rank: int = 0, *, is_whole: bool = False) -> Path:
-    """Every kind of record: collectives, point-to-point, a failure, waits, steps, notes, two segments. is_whole: the
+    """Every kind of record: collectives, point-to-point, a failure, waits, steps, notes, four segments. is_whole: the
     job came to its end, so that its graph can be built."""
     log = TinyLog(folder, rank, segment_bytes=1 << 14)
     log.group("0", (0, 1), "default_pg")
@@ -129,8 +130,7 @@ def write_log(folder: Path, rank: int = 0, *, is_whole: bool = False) -> Path:
             log.complete(sent)
         log.note("state", hash=f"{step:016x}", step=step)
         log.step(step + 1)
-        if step == 1:
-            log.next_segment()
+        log.next_segment()
     if is_whole:
         log.note("exit", code=0, moment="3.1")
         return folder
@@ -219,6 +219,8 @@ SUPERVISOR = {"pid": 4711, "started_ticks": 5, "boot_id": "b", "pid_namespace": 
 def _run(path: Path, *, is_whole: bool = False) -> Path:
     for rank in range(2):
         folder = write_log(path / "ranks" / str(rank), rank, is_whole=is_whole)
+        if rank:
+            join(folder)
         (folder / "rank.json").write_text(json.dumps(rank_json(path, rank)))
         _trace(folder / "memory")
     _telemetry(path / "telemetry")

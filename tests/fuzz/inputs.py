@@ -11,6 +11,7 @@ import shutil
 import tarfile
 import zipfile
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -190,7 +191,8 @@ def _changed_file(name: str, data: bytes, rng: Random, made: Made) -> bytes:
     if last.endswith(".yaml"):
         return _changed_yaml(data, rng)
     if (last.endswith(".pickle") or made.base == "dumps") and rng.random() < 0.7:
-        return pickle.dumps(changed(pickle.loads(data), rng), 4)  # noqa: S301  of the corpus
+        with suppress(pickle.UnpicklingError, EOFError):  # another file may have been put in its place
+            return pickle.dumps(changed(pickle.loads(data), rng), 4)  # noqa: S301  of the corpus
     if last.endswith(".img") and not last.startswith("pages-") and rng.random() < 0.8:
         return _changed_image(data, rng)
     return changed_bytes(data, rng)

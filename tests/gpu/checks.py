@@ -270,7 +270,8 @@ def captured_graph(jobs: Jobs) -> Rows:
     """A collective that a CUDA graph captures is recorded without harm"""
     bare = jobs.bare(1, "captured_graph.py").output.strip()
     rows = []
-    for kind, options in (("recorded", ()), ("with a window", ("--window", "8"))):
+    kinds = {"recorded": (), "with a window": ("--window", "8"), "by the Python kernels": ("--python-kernels",)}
+    for kind, options in kinds.items():
         _, done = jobs.record(1, "captured_graph.py", options=options)
         if done.output.strip() != bare:
             raise Failed(f"{kind}: {done.output.strip()!r}, bare: {bare!r}")

@@ -407,7 +407,7 @@ def test_what_is_no_plain_file_holds_no_command(
     capsys.readouterr()
     assert main.run(["list", str(tmp_path)]) == ExitCode.OK
     folder = Path(shutil.copytree(corpus / "start", tmp_path / "capsule"))
-    make(next((folder / layout.LOG).glob("events.*.seg")))
+    make(folder / layout.LOG / "events.00001.seg")
     refused(capsys, "verify", folder)
     main.run(["why", str(folder)])
     assert "events.00001.seg cannot be read" in capsys.readouterr().out

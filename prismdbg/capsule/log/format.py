@@ -10,7 +10,8 @@ when it is made. All numbers are little-endian. A segment is a 64-byte header an
 
 A record of kind END closes a segment: the next one goes on. Texts and stacks are numbered once per log and
 referred to by number; number 0 is the empty text and the empty stack. Of a log that has ended, neighbours may have
-been joined into one file, `events.00004-00011.seg`, with the number of the first in its header (`log/joining.py`).
+been joined into one file, `events.00004-00011.seg`, with the number of the first in its header and a table of where
+each begins (`log/joining.py`).
 
 Payload files `payload.00000.seg`, ... hold raw bytes only; COMPLETE records point into them.
 """
@@ -50,6 +51,9 @@ FRAME = struct.Struct("<III")  # file text, line, function text
 # Inf, how many failed, of the first with a payload the number in its step and the segment (-1: none has one)
 STEPS = struct.Struct("<IIqqQQQIIIIIi")
 SEGMENT = struct.Struct("<Ixxxx")  # its number
+# the number of a segment, and where its first record is: how many times 8 bytes from the file's start. Any number of
+# them, of segments and places that rise
+PART = struct.Struct("<II")
 
 STREAM = " stream "
 NO_REDUCE_OP = 255
@@ -68,6 +72,7 @@ class Kind(IntEnum):
     SEGMENT = 10  # in a summary: what follows is of this segment
     CLOCK = 11  # what the program read from clocks: `clock_reads.py`
     MARK = 12  # in a summary: what a STEP record says, of some of the steps
+    PARTS = 13  # the first record of a joined file: where its segments begin
     END = 0xFFFF
 
 

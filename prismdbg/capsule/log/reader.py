@@ -85,7 +85,7 @@ class LogReader:
                 raise
             if newest is None:
                 newest = max((number for number, _ in event_segments(self.folder)), default=0)
-            self._segment = _numbers(path)[1] + 1
+            self._segment = segment_span(path)[1] + 1
             self._offset = 0
         return events
 
@@ -216,7 +216,7 @@ def event_segments(folder: Path) -> list[tuple[int, Path]]:
     """With their numbers, in order; what only looks like one is passed over. A joined one has the number of its first
     part, and stands for parts that are still there."""
     paths = [path for path in folder.glob("events.*.seg") if _SEGMENT.fullmatch(path.name)]
-    spans = {path: _numbers(path) for path in paths}
+    spans = {path: segment_span(path) for path in paths}
     joined = sorted(span for span in spans.values() if span[0] < span[1])
     begins = [begin for begin, _ in joined]
     ends = list(accumulate((end for _, end in joined), max))  # the last of all that begin no later
@@ -227,8 +227,8 @@ def event_segments(folder: Path) -> list[tuple[int, Path]]:
     )
 
 
-def _numbers(path: Path) -> tuple[int, int]:
-    """Of the first and the last segment in this file."""
+def segment_span(path: Path) -> tuple[int, int]:
+    """The numbers of the first and the last segment in this file, by its name."""
     match = _SEGMENT.fullmatch(path.name)
     assert match is not None, path
     return int(match[1]), int(match[2] or match[1])

@@ -1,10 +1,13 @@
-"""`prismdbg calibrate`: a cluster file from collectives measured on this machine, or on several."""
+"""`prismdbg calibrate`: a cluster file from collectives measured on this machine, on several, or by somebody else."""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 
 from prismdbg.cli.click_errors import WrongValue
 from prismdbg.cli.options import output_file
@@ -14,7 +17,14 @@ from prismdbg.cli.terminal import long_work
 from prismdbg.errors import UsageError
 from prismdbg.jobs.record import calibrate as workflow
 from prismdbg.jobs.record.calibrate import CalibrateRequest, calibrate
-from prismdbg.render import calibration_text, console
+from prismdbg.predict.samples.collective_files import read_collectives
+from prismdbg.render import calibration_text, collective_tables_text, console
+from prismdbg.simulate.cluster import cluster_text
+from prismdbg.simulate.cluster.checked_yaml import MAX_BYTES
+from prismdbg.simulate.cluster.cluster import Calibration
+from prismdbg.simulate.cluster.collective_tables import tabulated
+
+_WITH_FROM = {"output", "sources", "as_json"}
 
 
 def sizes_list(text: str) -> tuple[int, ...]:
@@ -27,6 +37,14 @@ def sizes_list(text: str) -> tuple[int, ...]:
 @click.command()
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path), required=True, metavar="FILE", help="Write to this new file."
+)
+@click.option(
+    "--from",
+    "sources",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    metavar="PATH",
+    help="Measure nothing: use the times in this CSV file, or in those of this folder. Repeat it for several.",
 )
 @click.option(
     "--ranks",
@@ -80,8 +98,11 @@ def sizes_list(text: str) -> tuple[int, ...]:
     help="Use this address of node 0 as the rendezvous of all nodes; required for several nodes.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the measured and the modelled times as JSON.")
+@click.pass_context
 def command(
+    context: click.Context,
     output: Path,
+    sources: tuple[Path, ...],
     groups: tuple[int, ...],
     sizes: tuple[int, ...] | None,
     backend: str,
@@ -103,8 +124,15 @@ def command(
 
     It starts its own torchrun job. For several nodes, start it on each node with the same options and the node's
     own --node-rank; node 0 writes FILE. Run nothing else on the machine meanwhile.
+
+    With --from, no job starts: FILE gets a table for each collective and layout in files such as allreduce_fp16.csv,
+    with the columns shape, nodes, GPUsPerNode and dur(us). docs/prediction.md describes them.
     """
     _require_new(output)
+    if sources:
+        _require_alone(context)
+        _from_files(sources, output, as_json)
+        return
     request = CalibrateRequest(
         backend=backend,
         groups=groups,
@@ -129,6 +157,37 @@ def command(
     else:
         console.emit("\n".join(calibration_text.lines(measured)))
     console.announce(f"wrote {output}; next: prismdbg graph simulate GRAPH --cluster {output}")
+
+
+def _require_alone(context: click.Context) -> None:
+    for option in context.command.params:
+        given = option.name and context.get_parameter_source(option.name) is ParameterSource.COMMANDLINE
+        if given and option.name not in _WITH_FROM:
+            raise UsageError(
+                f"{option.opts[0]} cannot be combined with --from, which measures nothing",
+                hint="leave one of them out",
+            )
+
+
+@long_work.shown()
+def _from_files(sources: Sequence[Path], output: Path, as_json: bool) -> None:
+    times = read_collectives(sources)
+    machine = times.gpu or "the machine of these files"
+    about = Calibration(machine=machine, backend="files", date=time.strftime("%Y-%m-%d"), fits={})
+    found = tabulated(times.samples, about)
+    notes = [f"From {', '.join(map(str, sources))}", *found.notes]
+    text = cluster_text.write(found.cluster, notes)
+    if len(text) > MAX_BYTES:
+        raise UsageError(f"{len(found.tables):,} layouts are too many for a cluster file", hint="give fewer files")
+    with output_file.whole(output) as path:
+        path.write_text(text, encoding="utf-8")
+    if times.left_out:
+        console.announce(f"not used: {', '.join(times.left_out)}: no times of collectives")
+    if as_json:
+        console.emit_json(collective_tables_text.values(found))
+    else:
+        console.emit("\n".join(collective_tables_text.lines(found)))
+    console.announce(f"wrote {output}; next: prismdbg predict ... --cluster {output}, or prismdbg graph simulate")
 
 
 def _require_new(output: Path) -> None:

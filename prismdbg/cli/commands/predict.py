@@ -15,14 +15,13 @@ from prismdbg.predict.fit.operator_times import OperatorTimes
 from prismdbg.predict.job.modelled_job import modelled_job
 from prismdbg.predict.model import model_file
 from prismdbg.predict.model.training import Recompute, Training
+from prismdbg.predict.samples.collective_files import not_used
 from prismdbg.predict.samples.sample_folder import read_folder
 from prismdbg.render import console, prediction_text
 from prismdbg.simulate.cluster import cluster_file
 from prismdbg.simulate.engine.simulate import simulate
 from prismdbg.simulate.graph import graph_file
 from prismdbg.simulate.graph.mesh import Mesh
-
-_PLACES = {"nodes", "GPUsPerNode"}
 
 
 @click.command()
@@ -113,8 +112,8 @@ def command(model: Path, ops: Path, cluster_path: Path, output: Path | None, as_
     cluster = cluster_file.read(cluster_path)
     training.check(described)
     samples = read_folder(ops)
-    if collectives := sorted(name for name, each in samples.items() if set(each.columns) >= _PLACES):
-        console.announce(f"{ops}: not used: {', '.join(collectives)}: times of collectives come from {cluster_path}")
+    if unused := not_used(ops, samples.values(), cluster_path, cluster):
+        console.announce(unused)
     job = modelled_job(described, training, OperatorTimes(samples))
     timeline = simulate(job.graph, cluster)
     if output is not None:

@@ -237,7 +237,10 @@ def _at_once(how: How, place: Place) -> int:
 def _predictor(ops: Path | None, cluster: Path | None) -> Predictor:
     if ops is None or cluster is None:
         raise UsageError("predictions need --ops and --cluster", hint="give both, as for `prismdbg predict`")
-    return Predictor(read_words, ops, cluster)
+    predictor = Predictor(read_words, ops, cluster)
+    if predictor.not_used:
+        console.announce(predictor.not_used)
+    return predictor
 
 
 def _show(results: Sequence[Result], cap_bytes: int, request: SweepRequest) -> None:

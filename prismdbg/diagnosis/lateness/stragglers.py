@@ -26,6 +26,8 @@ LEAST_SHARE = 0.75
 LEAST_LATENESS_NS = 1_000_000
 WAIT_FOR_ALL = FOR_ALL | ops_of(Movement.ALL_TO_ALL)
 WAIT_FOR_ROOT = ops_of(*FROM_ROOT)
+BARRIERS = ops_of(Movement.BARRIER)
+FOR_DEVICES = ("nccl", "xccl")  # backends
 LEAST_OF_THE_TIME = 0.1  # that the collectives took, with what lay between them
 
 
@@ -164,8 +166,10 @@ def _waits_by_group(evidence: Evidence) -> dict[str, Waits]:
     parked = _parked(evidence)
     found = {}
     for name in groups(evidence):
+        wanted = _of_hosts(evidence.group(name))
         rows = {
-            rank: _completed(evidence.columns[rank], each, parked) for rank, each in rows_of(evidence, name).items()
+            rank: _completed(evidence.columns[rank], each, parked, wanted)
+            for rank, each in rows_of(evidence, name).items()
         }
         seqs, places = met(evidence, rows)
         if 1 < evidence.group(name).size == len(rows):
@@ -207,9 +211,15 @@ def _parked(evidence: Evidence) -> Ints:
     return np.array(sorted(evidence.parked_steps()), dtype=np.int64)
 
 
-def _completed(log: LogColumns, rows: Ints, parked: Ints) -> Ints:
+def _of_hosts(group: Group) -> frozenset[str]:
+    """Operators whose waits are the hosts' where no tensor says otherwise: a barrier of a backend for devices has none,
+    and holds a host first until its own device comes to it."""
+    return WAIT_FOR_ALL - (BARRIERS if any(name in group.backend for name in FOR_DEVICES) else set()) | WAIT_FOR_ROOT
+
+
+def _completed(log: LogColumns, rows: Ints, parked: Ints, wanted: frozenset[str]) -> Ints:
     """On a device only the host's way ahead of it is known, not who waited."""
-    return _ended(log, rows[~log.on_device[rows] & is_op(log, WAIT_FOR_ALL | WAIT_FOR_ROOT, rows)], parked)
+    return _ended(log, rows[~log.on_device[rows] & is_op(log, wanted, rows)], parked)
 
 
 def _ended(log: LogColumns, rows: Ints, parked: Ints) -> Ints:

@@ -60,6 +60,7 @@ from prismdbg.jobs.storage.run_environment import environment_of
 from prismdbg.jobs.storage.run_folder import RunFolder, attempt_of, read_json
 from prismdbg.log.columns import NOT_ENDED, LogColumns, read_beginning, read_whole
 from prismdbg.log.folding import split_before
+from prismdbg.log.joining import alone
 from prismdbg.log.rank_log import rank_log, read_log
 from prismdbg.log.summary import preface_of_capsule
 from prismdbg.model.collective import PayloadRef, runs_of
@@ -342,9 +343,14 @@ def _add_events(writer: CapsuleWriter, folder: Path, start: StartPoint) -> RankL
         before, rest = split_before(folder, max(first - CONTEXT_RECORDS, 0))
         try:
             if before:
-                writer.add_bytes(f"{layout.LOG}/{fmt.event_segment(0)}", preface_of_capsule(folder, before, rest[0][0]))
-            for _, path in rest:
-                writer.add_file(f"{layout.LOG}/{path.name}", path)
+                following = rest[0].number
+                writer.add_bytes(f"{layout.LOG}/{fmt.event_segment(0)}", preface_of_capsule(folder, before, following))
+            for segment in rest:
+                name = f"{layout.LOG}/{fmt.event_segment(segment.number)}"
+                if segment.is_file:
+                    writer.add_file(f"{layout.LOG}/{segment.path.name}", segment.path)
+                else:
+                    writer.add_bytes(name, alone(segment))
             break
         except FileNotFoundError:  # the supervisor drops old segments of a live rank
             if not left:
@@ -415,6 +421,7 @@ def _manifest(parts: Ingredients, recorded: _Recorded, whole_from: Moment) -> Ma
     if whole_from > recorded.start:
         where = "" if whole_from > recorded.end else f" before {whole_from}"
         notes.append(f"not replayable{where}: data that the rank received was not kept")
+    notes += [str(note.data.get("text", "")) for note in log.notes if note.kind == "not_kept"][-1:]
     if starts_too_late(parts.incident.kind, parts.origin, recorded.span, recorded.end):
         notes.append(NO_STEP_BEFORE)
     notes += [

@@ -580,7 +580,7 @@ def _follow(folder: Path, taken: Taken, request: CaptureRequest, say: Say, tell:
     say(f"rank {folder.name}: checkpoint taken after {taken.moment}; waiting for step {target}")
     began, moved, marked = time.monotonic(), False, taken.moment.step > 0
     here = taken.moment.step
-    (since, _), *_ = split_before(folder, taken.past_records)[1]
+    since = split_before(folder, taken.past_records)[1][0].of_file
     reader, deadline = LogFollower(folder, since), began + request.timeout_s
     pid = int(read_json(folder / "rank.json")["pid"])
     while True:

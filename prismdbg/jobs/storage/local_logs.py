@@ -26,7 +26,7 @@ from prismdbg.capsule.transfer import CHUNK_BYTES, FILE_MODE, open_plain, sync, 
 from prismdbg.errors import CapsuleError, FacilityError
 from prismdbg.jobs.storage.peak import FILE as PEAK
 from prismdbg.jobs.storage.run_folder import TELEMETRY, read_json, write_json
-from prismdbg.log.columns import first_read
+from prismdbg.log.columns import newest_parts
 from prismdbg.log.joining import join
 from prismdbg.log.summary import summarized
 from prismdbg.settings.overwritten_copies import FOLDER as OVERWRITTEN
@@ -125,7 +125,8 @@ def publish_ends(local: LocalFolder, run: Path, newest_bytes: int) -> None:
         target.mkdir(parents=True, exist_ok=True, mode=0o700)
         _publish(folder / fmt.SUMMARY, target / fmt.SUMMARY, _untold)
         segments = event_segments(folder)
-        for _, path in reversed(segments[first_read(segments, newest_bytes, summarized(target, segments)) :]):
+        parts = newest_parts(segments, newest_bytes, summarized(target, segments)) if segments else []
+        for path in dict.fromkeys(part.path for part in reversed(parts)):
             _publish(path, target / path.name, _untold)
 
 

@@ -68,24 +68,30 @@ def _together(path: Path, one: Samples, other: Samples) -> Samples:
 
 def read_file(path: Path) -> Samples | None:
     """None where the header names no times."""
-    try:
-        if path.stat().st_size > MOST_BYTES:
-            raise CapsuleError(f"{path} is larger than {MOST_BYTES >> 20} MiB", hint="leave samples out")
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            rows = list(csv.reader(file))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise CapsuleError(f"{path} cannot be read: {error}", hint="give a CSV file of numbers") from error
-    header = [name.strip() for name in rows[0]] if rows else []
+    header, rows = read_rows(path)
     if not set(header) & set(TIMES):
         return None
     if len(set(header)) != len(header):
         raise CapsuleError(f"{path}: a column occurs twice: {', '.join(header)}", hint="leave one")
-    table = _table(path, header, [row for row in rows[1:] if row])
+    table = _table(path, header, rows)
     return Samples(
         operator=path.stem.partition(_SUFFIX)[0],
         columns={name: table[:, at] for at, name in enumerate(header) if name not in TIMES},
         times_ns={TIMES[name]: table[:, at] * _US for at, name in enumerate(header) if name in TIMES},
     )
+
+
+def read_rows(path: Path) -> tuple[list[str], list[tuple[int, list[str]]]]:
+    """The header, and each row with its line."""
+    try:
+        if path.stat().st_size > MOST_BYTES:
+            raise CapsuleError(f"{path} is larger than {MOST_BYTES >> 20} MiB", hint="leave samples out")
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            reader = csv.reader(file)
+            header = [name.strip() for name in next(reader, [])]
+            return header, [(reader.line_num, row) for row in reader if row]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise CapsuleError(f"{path} cannot be read: {error}", hint="give a CSV file of numbers") from error
 
 
 def write_file(path: Path, samples: Samples) -> None:
@@ -97,26 +103,26 @@ def write_file(path: Path, samples: Samples) -> None:
         writer.writerows([f"{value:.10g}" for value in row] for row in zip(*columns, strict=True))
 
 
-def _table(path: Path, header: Sequence[str], rows: Sequence[Sequence[str]]) -> Floats:
+def _table(path: Path, header: Sequence[str], rows: Sequence[tuple[int, Sequence[str]]]) -> Floats:
     if not rows:
         raise CapsuleError(f"{path} contains no samples", hint="leave the file out, or measure it again")
-    table = np.array([_numbers(path, header, line, row) for line, row in enumerate(rows, 2)], dtype=np.float64)
+    table = np.array([numbers(path, header, line, row) for line, row in rows], dtype=np.float64)
     return table
 
 
-def _numbers(path: Path, header: Sequence[str], line: int, row: Sequence[str]) -> list[float]:
+def numbers(path: Path, header: Sequence[str], line: int, row: Sequence[str]) -> list[float]:
     if len(row) != len(header):
         raise CapsuleError(
             f"{path}, line {line}: {len(row)} values for {len(header)} columns", hint="give one for each column"
         )
-    numbers = [_number(text) for text in row]
-    for name, text, number in zip(header, row, numbers, strict=True):
+    found = [_number(text) for text in row]
+    for name, text, number in zip(header, row, found, strict=True):
         if not 0 < number < 1e18:
             raise CapsuleError(
                 f"{path}, line {line}: {name} is {text[:40]!r}, not a number above zero",
                 hint="give a number above zero, or leave the line out",
             )
-    return numbers
+    return found
 
 
 def _number(text: str) -> float:

@@ -33,6 +33,11 @@ def bytes_of(tensors: Iterable[torch.Tensor]) -> int:
     return sum(int(t.numel()) * int(t.element_size()) for t in tensors)
 
 
+def is_capturing() -> bool:
+    """Whether a CUDA graph is made of what the calling thread's stream is given."""
+    return torch.cuda.is_initialized() and bool(torch.cuda.is_current_stream_capturing())
+
+
 class Call:
     """Arguments equal to the schema's default are dropped by the dispatcher, so every optional one is looked up."""
 
@@ -93,6 +98,18 @@ class Call:
             return name
         stream = torch.accelerator.current_stream(torch.device(name)).stream_id
         return f"{name}{STREAM}{stream}" if stream else name
+
+    @property
+    def is_captured(self) -> bool:
+        """Whether a CUDA graph captures the call: whoever reads a tensor on the host now breaks the capture."""
+        return self.device != "cpu" and is_capturing()
+
+    @property
+    def ends_at_wait(self) -> bool:
+        """Whether the future of its work may be complete before the transfer is. So it is on devices. A barrier has no
+        tensor that tells: only gloo's is known to end with its future."""
+        has_tensors = bool(self.outputs or self.inputs)
+        return self.device != "cpu" if has_tensors else self.group.name() != "gloo"
 
     @property
     def sent(self) -> list[torch.Tensor]:

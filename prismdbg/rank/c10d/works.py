@@ -1,11 +1,12 @@
 """Works that the Python kernels hand to the program: recorded ones around the backend's, finished ones in a replay.
 
 A Python subclass of Work whose Python half is collected hangs in c10d::Work::wait, so works are made from futures
-or callbacks wherever the backend allows, and the one subclass is kept alive until it was waited for.
+or callbacks wherever the backend allows, and the subclasses are kept alive until they were waited for.
 """
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 import weakref
@@ -24,11 +25,10 @@ from torch._C._distributed_c10d import (  # type: ignore[attr-defined]
 
 from prismdbg.model.collective import Failure
 from prismdbg.rank.c10d import together
-from prismdbg.rank.c10d.call import Call
+from prismdbg.rank.c10d.call import Call, is_capturing
 from prismdbg.rank.c10d.callback_error import error_of, meant
 from prismdbg.rank.program.not_compiled import not_compiled
 
-_alive: set[Any] = set()
 _NO_TIMEOUT = timedelta(0)
 _bare_wait = dist.Work.__dict__["wait"]
 
@@ -152,13 +152,14 @@ def wrap(call: Call, result: Any, completion: Completion) -> Any:
         else:
             completion.done()
         return result
-    if call.spec.is_from_any:
-        return AnySourceWork(inner, completion).boxed()
+    if call.spec.is_from_any or call.ends_at_wait:
+        kind = AnySourceWork if call.spec.is_from_any else BackendWork
+        return call.result(kind(inner, completion, call).boxed())
     try:
         future = inner.get_future()
     except RuntimeError:  # gloo's receives and reduce-scatters have none
         return call.result(_callback_work(inner, completion))
-    return call.result(_future_work(future, completion, call.group))
+    return call.result(_create_work_from_future(_settled(future, completion, call.group)).boxed())
 
 
 def _callback_work(inner: Any, completion: Completion) -> Any:
@@ -177,7 +178,8 @@ def _callback_work(inner: Any, completion: Completion) -> Any:
     return PythonCallbackWork(wait).boxed()
 
 
-def _future_work(future: Any, completion: Completion, group: Any) -> Any:
+def _settled(future: Any, completion: Completion, group: Any) -> Any:
+    """A future that follows the backend's, and is complete when the recorder was told."""
     outputs = completion._call.outputs if completion._call is not None else []
 
     @not_compiled
@@ -193,17 +195,50 @@ def _future_work(future: Any, completion: Completion, group: Any) -> Any:
         return value
 
     _groups_in_use.keep(group, settle)
-    return _create_work_from_future(future.then(settle)).boxed()
+    return future.then(settle)
 
 
-class AnySourceWork(dist.Work):  # type: ignore[misc]
-    """A receive from any source: the only work whose sender the program asks for."""
+class UnwaitedWorks:
+    """Keeps the Python halves of works alive until they are waited for. What nothing in Python holds and the backend
+    has completed gives its tensors free: a program may drop a work that it never waits for."""
 
-    def __init__(self, inner: Any, completion: Completion | None, source: int = -1) -> None:
+    MANY = 64
+
+    def __init__(self) -> None:
+        self._open: set[Any] = set()
+        self._released: set[Any] = set()  # C++ may hold them still, and wait
+        self._look_at = self.MANY
+
+    def add(self, work: Any) -> None:
+        self._open.add(work)
+        if len(self._open) >= self._look_at and not is_capturing():
+            for each in list(self._open):
+                if sys.getrefcount(each) <= _OWN_REFERENCES and each.release():
+                    self._open.discard(each)
+                    self._released.add(each)
+            self._look_at = max(self.MANY, 2 * len(self._open))
+
+    def discard(self, work: Any) -> None:
+        self._open.discard(work)
+        self._released.discard(work)
+
+
+_OWN_REFERENCES = 4  # the set's, the list's, the loop's and the call's
+_alive = UnwaitedWorks()
+
+
+class BackendWork(dist.Work):  # type: ignore[misc]
+    """The backend's own work. Its call ends where the program waits for it, takes its future, or sees that it is
+    complete. As reading what was received waits for the device, a poll does not read it."""
+
+    _source = -1
+
+    def __init__(self, inner: Any, completion: Completion | None, call: Call | None = None) -> None:
         super().__init__()
         self._inner = inner
         self._completion = completion
-        self._source = source
+        self._group = call.group if call is not None else None
+        self._is_on_device = call is not None and call.device != "cpu"
         _alive.add(self)
 
     @not_compiled
@@ -218,16 +253,82 @@ class AnySourceWork(dist.Work):  # type: ignore[misc]
                     raise
                 self._source = source
             else:
-                self._source = self._inner._source_rank()
-                self._completion.done(self._source)
+                self._end(self._completion)
         _alive.discard(self)
         return True
 
+    def _end(self, completion: Completion) -> None:
+        completion.done()
+
+    def synchronize(self) -> None:
+        self._order("synchronize")
+
+    def block_current_stream(self) -> None:
+        self._order("block_current_stream")
+
+    @not_compiled
+    def _order(self, name: str) -> None:
+        """Puts the calling thread's stream behind the transfer. Without tensors the host may have to wait, too."""
+        if self._inner is not None and self._completion is not None:
+            getattr(self._inner, name)()
+            if self._is_on_device or self._inner.is_completed():
+                self._end(self._completion)
+
+    @not_compiled
     def is_completed(self) -> bool:
-        return True if self._inner is None else bool(self._inner.is_completed())
+        if self._inner is None or self._completion is None:
+            return True
+        completed = bool(self._inner.is_completed())
+        if completed and self._inner.exception() is None:
+            self._see(self._completion)
+        return completed
+
+    def _see(self, completion: Completion) -> None:
+        completion.abandon()
+
+    def release(self) -> bool:
+        """Lets the tensors of a complete work go. False where it is not complete."""
+        if self.is_completed() and (self._inner is None or self._inner.exception() is None):
+            self._inner = None
+        return self._inner is None
+
+    @not_compiled
+    def get_future(self) -> Any:
+        future = self._own("get_future")
+        _alive.discard(self)
+        return future if self._completion is None else _settled(future, self._completion, self._group)
 
     def is_success(self) -> bool:
-        return True
+        return bool(self._own("is_success"))
+
+    def exception(self) -> Any:
+        return self._own("exception")
+
+    def result(self) -> Any:
+        return self._own("result")
+
+    def _own(self, name: str) -> Any:
+        return getattr(super() if self._inner is None else self._inner, name)()
+
+
+class AnySourceWork(BackendWork):
+    """A receive from any source: the only work whose sender the program asks for."""
+
+    def __init__(
+        self, inner: Any, completion: Completion | None, call: Call | None = None, *, source: int = -1
+    ) -> None:
+        super().__init__(inner, completion, call)
+        self._source = source
+
+    def _end(self, completion: Completion) -> None:
+        self._source = self._inner._source_rank()
+        completion.done(self._source)
+
+    def _see(self, completion: Completion) -> None:
+        if self._is_on_device:
+            completion.abandon()
+        else:
+            self._end(completion)
 
     def _source_rank(self) -> int:
         return self._source
@@ -294,7 +395,7 @@ def finished(call: Call, source: int = -1, failure: Failure | None = None) -> An
     if failure is not None:
         return failed(call, failure)
     if call.spec.is_from_any:
-        return AnySourceWork(None, None, source).boxed()
+        return AnySourceWork(None, None, source=source).boxed()
     future: Any = torch.futures.Future()
     future.set_result(call.outputs)
     return _create_work_from_future(future).boxed()

@@ -13,9 +13,10 @@ from prismdbg.capsule.log.notes import DECISIONS, DRIFT, SHAPING
 from prismdbg.errors import FacilityError
 from prismdbg.model.schedule import Schedule
 from prismdbg.rank.c10d import unknown_ops
+from prismdbg.rank.c10d.call import is_capturing
 from prismdbg.rank.emulation import checkpoints
 from prismdbg.rank.emulation.clocks import WallClock
-from prismdbg.rank.emulation.cuda_device import CudaDevice, is_capturing
+from prismdbg.rank.emulation.cuda_device import CudaDevice
 from prismdbg.rank.emulation.device_waits import DeviceWaits
 from prismdbg.rank.emulation.notes import StoreNotes
 from prismdbg.rank.emulation.open_calls import PacedClock
@@ -29,7 +30,7 @@ from prismdbg.rank.emulation.recorder import EmulatedRecorder
 from prismdbg.rank.emulation.scheduler_client import SchedulerClient
 from prismdbg.rank.emulation.store import StoreState
 from prismdbg.rank.emulation.world import StepLimit, install_world, refuse_ranks
-from prismdbg.rank.program import process_runs
+from prismdbg.rank.program import missing_gpus, process_runs
 from prismdbg.rank.program.isolation import ours
 from prismdbg.rank.program.stderr import say
 from prismdbg.rank.recording import exception_hooks
@@ -132,6 +133,7 @@ class _Witness:
         self._reads = reads
 
     def exception(self, report: dict[str, Any], error: BaseException) -> None:
+        missing_gpus.advise(error, "emulate with --ranks-per-node {gpus}")
         if self._recording.ensure_open():
             self._recording.note("incident", **report)
 

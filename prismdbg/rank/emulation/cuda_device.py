@@ -31,11 +31,6 @@ class _Mark:
     anchor: _Anchor  # before it, and not long before
 
 
-def is_capturing() -> bool:
-    """Whether a CUDA graph is made of what the calling thread's stream is given."""
-    return bool(torch.cuda.is_current_stream_capturing())
-
-
 class CudaDevice:
     """Calibrates when it is made, in some 0.1 s, for which the calling thread waits."""
 

@@ -12,8 +12,10 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any, Protocol
 
+import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import FakeProcessGroup
+from torch.distributed import device_mesh
 from torch.distributed import distributed_c10d as c10d
 
 
@@ -62,6 +64,7 @@ def install(make_store: Callable[[], Any] = IsolatedStore, real: Real | None = N
     c10d._store_based_barrier = lambda *_, **__: None
     dist.ProcessGroup._get_backend_name = _shown(dist.ProcessGroup._get_backend_name)
     c10d._new_process_group_helper = _without_sockets(c10d._new_process_group_helper, store, real)
+    c10d.split_group = dist.split_group = device_mesh.split_group = _split(c10d.split_group)
 
 
 def _rendezvous(store: Callable[[], Any]) -> Callable[..., Iterator[tuple[Any, int, int]]]:
@@ -148,3 +151,40 @@ def _default_type(config: str) -> str:
     backend = by_device[min(by_device, key=lambda device: device == "cpu")]
     kind: Any = dist.Backend.backend_type_map.get(backend, dist.ProcessGroup.BackendType.CUSTOM)
     return str(kind.name).lower()
+
+
+def _split(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Of a world that is bound to a device, as a device mesh splits it: torch's fake backend cannot be split."""
+
+    def split_group(
+        parent_pg: Any = None,
+        split_ranks: list[list[int]] | None = None,
+        timeout: timedelta | None = None,
+        pg_options: Any = None,
+        group_desc: str | None = None,
+        **more: Any,
+    ) -> Any:
+        world = c10d._get_default_group()
+        if not split_ranks or world.bound_device_id is None or not torch.accelerator.is_available():
+            return original(parent_pg, split_ranks, timeout, pg_options, group_desc, **more)
+        parent = parent_pg or world
+        mine = next((sorted(ranks) for ranks in split_ranks if parent.rank() in ranks), None)
+        if mine is None:
+            return None
+        kind = dist.Backend(str(more.get("backend") or c10d._world.pg_map[parent][0]))
+        global_ranks = [dist.get_global_rank(parent, rank) for rank in mine]
+        group, _ = c10d._new_process_group_helper(
+            len(mine),
+            mine.index(parent.rank()),
+            global_ranks,
+            kind,
+            None,
+            c10d._process_group_name(mine, use_hashed_name=True),
+            timeout=timeout or c10d._get_default_timeout(kind),
+            device_id=world.bound_device_id,
+            group_desc=group_desc,
+        )
+        c10d._world.pg_group_ranks[group] = {rank: place for place, rank in enumerate(global_ranks)}
+        return group
+
+    return split_group

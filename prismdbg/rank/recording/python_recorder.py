@@ -281,7 +281,7 @@ class PythonRecorder:
 
     def _encoder(self, log: LogWriter, call: Call) -> Callable[[int, Moment, Identity], bytes]:
         """Looks at the call; what it gives writes the record, quickly."""
-        sent = dense_parts(call.sent)
+        sent = [] if call.is_captured else dense_parts(call.sent)
         value, flags = (
             0,
             (fmt.IssueFlag.ASYNC if call.is_async else 0) | (fmt.IssueFlag.P2P if call.spec.is_p2p else 0),
@@ -331,7 +331,7 @@ class PythonRecorder:
 
     def _write_completion(self, call: Call, record_id: int, source: int, failure: Failure | None, now: int) -> None:
         segment = offset = size = flags = 0
-        received = [] if failure is not None else dense_parts(call.received)
+        received = [] if failure is not None or call.is_captured else dense_parts(call.received)
         if received and self._nan_check and fingerprint.nonfinite(received):
             flags |= fmt.CompleteFlag.RECEIVED_NONFINITE
         if received and self.wants_values(call) and (place := self._keep(received)) is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,13 +13,22 @@ import torch
 from prismdbg.capsule.safetensors import Part, header_of, lay
 from prismdbg.rank.recording.plain_state import DTYPE_NAMES, DTYPES
 
+PAGE = os.sysconf("SC_PAGE_SIZE")
+_PORTABLE = 1  # cudaHostRegisterPortable: for all GPUs of the process
+_DONTFORK, _DOFORK = 10, 11  # of Linux
+_pinned: dict[int, torch.Tensor] = {}  # never freed as long as it is pinned, nor in a forked process, which lacks it
+_libc = ctypes.CDLL(None)
+_libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+
 
 class Staging:
     """Kept from one snapshot to the next: memory that was touched before is copied to at full speed. Pinned where the
-    tensors are on a GPU, so that the program's stream copies and no thread waits; else not allocated by torch."""
+    tensors are on a GPU, so that the program's stream copies and no thread waits. Not allocated by torch, whose pinned
+    memory is as large as the next power of two, and is never given back."""
 
     def __init__(self) -> None:
-        self._data = torch.empty(0, dtype=torch.uint8, device="cpu")
+        self._data = torch.frombuffer(bytearray(1), dtype=torch.uint8)
+        self._is_pinned = False
         self._parts: list[Part] = []
         self._copied: list[Any] = []  # an event on each GPU
 
@@ -47,9 +57,31 @@ class Staging:
                 file.write(memoryview((ctypes.c_char * self.size_bytes).from_address(self._data.data_ptr())))
 
     def _make_room(self, size_bytes: int, pinned: bool) -> None:
-        if self._data.numel() >= size_bytes and self._data.is_pinned() == pinned:
+        if self._data.numel() >= size_bytes and self._is_pinned == pinned:
             return
-        if pinned:
-            self._data = torch.empty(size_bytes, dtype=torch.uint8, device="cpu", pin_memory=True)
-        else:
-            self._data = torch.frombuffer(bytearray(max(size_bytes, 1)), dtype=torch.uint8)
+        self._let_go()
+        size_bytes = max(size_bytes, 1)
+        if not pinned:
+            self._data = torch.frombuffer(bytearray(size_bytes), dtype=torch.uint8)
+            return
+        memory = torch.frombuffer(bytearray(size_bytes + 2 * PAGE), dtype=torch.uint8)
+        begin = -memory.data_ptr() % PAGE
+        self._data = memory[begin : begin + size_bytes + -size_bytes % PAGE]
+        place, size_bytes = self._data.data_ptr(), self._data.numel()
+        torch.cuda.check_error(torch.cuda.cudart().cudaHostRegister(place, size_bytes, _PORTABLE))
+        self._is_pinned = True
+        _pinned[place] = self._data
+        # else, on older kernels, a write after a fork moves the pages away from those that are pinned
+        _libc.madvise(place, size_bytes, _DONTFORK)
+
+    def _let_go(self) -> None:
+        """Before more is taken: both together may be more than there is."""
+        if self._is_pinned:
+            for event in self._copied:
+                event.synchronize()
+            place = self._data.data_ptr()
+            torch.cuda.check_error(torch.cuda.cudart().cudaHostUnregister(place))
+            _libc.madvise(place, self._data.numel(), _DOFORK)
+            del _pinned[place]
+            self._is_pinned = False
+        self._data = torch.frombuffer(bytearray(1), dtype=torch.uint8)

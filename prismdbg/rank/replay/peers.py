@@ -10,8 +10,9 @@ from typing import Protocol
 import torch
 
 from prismdbg.capsule.log.reader import read_payload, read_payload_into
-from prismdbg.errors import CapsuleError
+from prismdbg.errors import CapsuleError, PrismError
 from prismdbg.model.collective import Collective, Failure, PayloadRef, State
+from prismdbg.model.moment import Moment
 from prismdbg.model.ops import OPS, Movement
 from prismdbg.rank.c10d import sparse
 from prismdbg.rank.c10d.call import Call
@@ -42,6 +43,17 @@ class PeerSource(Protocol):
     """
 
     def answer(self, call: Call, record: Collective | None) -> Answer | None: ...
+
+
+def refuse_captured(call: Call, last: Moment) -> None:
+    """An error if a CUDA graph captures the call: to compare or to fill its tensors now breaks the capture, and no call
+    is made when the graph runs. `last`: the moment of the call before."""
+    if call.is_captured:
+        raise PrismError(
+            f"a CUDA graph captures {call.spec.label}, the next collective after {last}: "
+            "a replay cannot answer it, because nothing is called when the graph runs",
+            hint="replay the program without CUDA graphs, or run the rank with `prismdbg emulate`",
+        )
 
 
 class RecordedPeers:

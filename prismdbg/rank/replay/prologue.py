@@ -15,7 +15,7 @@ from prismdbg.rank.c10d.counters import Counters
 from prismdbg.rank.c10d.works import finished
 from prismdbg.rank.program.isolation import is_quiet, ours
 from prismdbg.rank.replay import recorded_clocks
-from prismdbg.rank.replay.peers import Answer, RecordedPeers, SynthesizedPeers
+from prismdbg.rank.replay.peers import Answer, RecordedPeers, SynthesizedPeers, refuse_captured
 
 
 class Prologue:
@@ -38,6 +38,7 @@ class Prologue:
         return self._counters.step, self._counters.collective
 
     def collective(self, call: Call, redispatch: Redispatch) -> Any:
+        refuse_captured(call, self._counters.moment)
         with ours():
             _, _, identity = self._counters.issue(call)
             self.issued += 1

@@ -20,7 +20,7 @@ from prismdbg.rank.debug.breakpoints import HELD, line_of
 from prismdbg.rank.debug.events import Events
 from prismdbg.rank.debug.gate import BreakpointMode, Gate, Stop
 from prismdbg.rank.debug.nonfinite_probe import NonfiniteProbe
-from prismdbg.rank.program import dates
+from prismdbg.rank.program import dates, missing_gpus
 from prismdbg.rank.program.frames import innermost
 from prismdbg.rank.program.isolation import is_quiet
 from prismdbg.rank.recording import state_hash
@@ -102,6 +102,7 @@ class Replaying:
         """Where a client debugs, the thread stands at the line that raised, before it unwinds any further."""
         if self.is_child:
             return
+        missing_gpus.advise(error, "replay it on a machine with {needed} GPUs or more")
         told = {"event": "exception", "moment": str(self.counters.moment), **report}
         if self.gate.aim.stops is BreakpointMode.OFF:
             self.agent.publish(**told)

@@ -28,7 +28,7 @@ from prismdbg.rank.program.frames import program_frame, stack_of
 from prismdbg.rank.program.isolation import ours, refuse_collective
 from prismdbg.rank.replay.comparison import Difference, Measure, Sent, Tally, compare, describe_call
 from prismdbg.rank.replay.departure import Departure, rests_on
-from prismdbg.rank.replay.peers import Answer, PeerSource, RecordedPeers, SynthesizedPeers
+from prismdbg.rank.replay.peers import Answer, PeerSource, RecordedPeers, SynthesizedPeers, refuse_captured
 from prismdbg.rank.replay.state_digest import Place
 from prismdbg.rank.replay.waits import holds_issuer, watched
 from prismdbg.rank.replay.what_if import Assumption, WhatIf
@@ -78,6 +78,7 @@ class Replayer:
 
     def collective(self, call: Call, redispatch: Redispatch) -> Any:
         refuse_collective(call.spec.label)
+        refuse_captured(call, self.moment)
         with ours():
             answer, number = self._replayed(call)
             try:

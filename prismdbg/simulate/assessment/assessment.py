@@ -162,9 +162,10 @@ class _Doubts:
         if not fits:
             return ""
         largest_ppm, op = max(fits)
+        largest = float(f"{largest_ppm / 1e4:.3g}")
         return (
-            f"times of communication closer than {largest_ppm / 1e4:.3g}%: this is the largest error of the model of "
-            f"{op} on {calibration.machine}"
+            f"times of communication closer than {largest:,g}%: this is the largest error of the model of {op} on "
+            f"{calibration.machine}"
         )
 
     def _beyond(self) -> str:

@@ -15,6 +15,7 @@ from prismdbg.telemetry.sensor import Kind, Provenance, Sensor, Sink
 ABSENT = "nvml"
 _EVERY_NS = 100_000_000
 _NEVER_NS = 1 << 62
+_ALL_LINKS = 0xFFFFFFFF  # the scope of a field that is asked for as the sum over all NVLinks
 _SELDOM = 10  # looks between those that ask for errors and for the processes of a device
 
 _Read = Callable[[Any, Any], int]  # of pynvml and a device's handle
@@ -137,30 +138,52 @@ def gpu_subject(uuid: str) -> str:
     return f"gpu {uuid}"
 
 
-def _field(name: str, factor: int = 1) -> _Read:
+def _field(name: str) -> _Read:
     """A value that NVML knows by a field's number; newer ones are not known to older versions of nvidia-ml-py."""
 
     def read(nvml: Any, handle: Any) -> int:
-        number = getattr(nvml, name, None)
-        if number is None:
-            raise nvml.NVMLError(nvml.NVML_ERROR_NOT_SUPPORTED)
-        (found,) = nvml.nvmlDeviceGetFieldValues(handle, [number])
-        if found.nvmlReturn != nvml.NVML_SUCCESS:
-            raise nvml.NVMLError(found.nvmlReturn)
-        kind = found.valueType
-        member = {
-            nvml.NVML_VALUE_TYPE_DOUBLE: "dVal",
-            nvml.NVML_VALUE_TYPE_UNSIGNED_INT: "uiVal",
-            nvml.NVML_VALUE_TYPE_UNSIGNED_LONG: "ulVal",
-            nvml.NVML_VALUE_TYPE_UNSIGNED_LONG_LONG: "ullVal",
-            nvml.NVML_VALUE_TYPE_SIGNED_LONG_LONG: "sllVal",
-            getattr(nvml, "NVML_VALUE_TYPE_SIGNED_INT", -1): "siVal",
-        }.get(kind)
-        if member is None:
-            raise nvml.NVMLError(nvml.NVML_ERROR_NOT_SUPPORTED)
-        return int(getattr(found.value, member)) * factor
+        (found,) = nvml.nvmlDeviceGetFieldValues(handle, [_number(nvml, name)])
+        return _value(nvml, found)
 
     return read
+
+
+def _links(name: str) -> _Read:
+    """The bytes of all NVLinks, of a field in KiB. Where the driver does not add them up, its links are asked."""
+
+    def read(nvml: Any, handle: Any) -> int:
+        number = _number(nvml, name)
+        (total,) = nvml.nvmlDeviceGetFieldValues(handle, [(number, _ALL_LINKS)])
+        if total.nvmlReturn == nvml.NVML_SUCCESS:
+            return 1024 * _value(nvml, total)
+        asked = nvml.nvmlDeviceGetFieldValues(handle, [(number, link) for link in range(nvml.NVML_NVLINK_MAX_LINKS)])
+        links = [link for link in asked if link.nvmlReturn == nvml.NVML_SUCCESS]
+        return 1024 * sum(_value(nvml, link) for link in links or [total])
+
+    return read
+
+
+def _number(nvml: Any, name: str) -> Any:
+    number = getattr(nvml, name, None)
+    if number is None:
+        raise nvml.NVMLError(nvml.NVML_ERROR_NOT_SUPPORTED)
+    return number
+
+
+def _value(nvml: Any, found: Any) -> int:
+    if found.nvmlReturn != nvml.NVML_SUCCESS:
+        raise nvml.NVMLError(found.nvmlReturn)
+    member = {
+        nvml.NVML_VALUE_TYPE_DOUBLE: "dVal",
+        nvml.NVML_VALUE_TYPE_UNSIGNED_INT: "uiVal",
+        nvml.NVML_VALUE_TYPE_UNSIGNED_LONG: "ulVal",
+        nvml.NVML_VALUE_TYPE_UNSIGNED_LONG_LONG: "ullVal",
+        nvml.NVML_VALUE_TYPE_SIGNED_LONG_LONG: "sllVal",
+        getattr(nvml, "NVML_VALUE_TYPE_SIGNED_INT", -1): "siVal",
+    }.get(found.valueType)
+    if member is None:
+        raise nvml.NVMLError(nvml.NVML_ERROR_NOT_SUPPORTED)
+    return int(getattr(found.value, member))
 
 
 def _reasons(nvml: Any, handle: Any) -> int:
@@ -206,8 +229,8 @@ _READINGS = (
     _Reading("thermal_throttled", "ns", _COUNTER, _violation("NVML_PERF_POLICY_THERMAL")),
     _Reading("pcie_sent", "bytes", _COUNTER, _field("NVML_FI_DEV_PCIE_COUNT_TX_BYTES")),
     _Reading("pcie_received", "bytes", _COUNTER, _field("NVML_FI_DEV_PCIE_COUNT_RX_BYTES")),
-    _Reading("nvlink_sent", "bytes", _COUNTER, _field("NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX", 1024)),
-    _Reading("nvlink_received", "bytes", _COUNTER, _field("NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX", 1024)),
+    _Reading("nvlink_sent", "bytes", _COUNTER, _links("NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX")),
+    _Reading("nvlink_received", "bytes", _COUNTER, _links("NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX")),
     _Reading("ecc_corrected", "errors", _COUNTER, _ecc("NVML_MEMORY_ERROR_TYPE_CORRECTED"), True),
     _Reading("ecc_uncorrected", "errors", _COUNTER, _ecc("NVML_MEMORY_ERROR_TYPE_UNCORRECTED"), True),
     _Reading("retired_pages_corrected", "pages", _COUNTER, _retired("MULTIPLE_SINGLE_BIT_ECC_ERRORS"), True),

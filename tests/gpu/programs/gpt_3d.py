@@ -34,7 +34,8 @@ on_gpu = args.device == "cuda"
 began = time.perf_counter()
 if on_gpu:
     torch.cuda.set_device(0)
-dist.init_process_group(args.backend)
+bound = torch.device("cuda", 0) if on_gpu and args.backend == "nccl" else None  # a mesh then splits its group
+dist.init_process_group(args.backend, device_id=bound)
 replicas = dist.get_world_size() // (args.pp * args.tp)
 mesh = init_device_mesh(args.device, (args.pp, replicas, args.tp), mesh_dim_names=("pp", "dp", "tp"))
 number = mesh["pp"].get_local_rank()

@@ -45,6 +45,18 @@ def test_a_start_that_failed_leaves_no_folder(
     assert not was_there or list(run.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ((), "LOCAL_RANK is 5, and GPUs here: 1\nprismdbg: | try: emulate with --ranks-per-node 1"),
+        (("--ranks-per-node", "1"), "it has a GPU"),
+    ],
+)
+def test_a_rank_without_its_gpu_says_what_helps(options: tuple[str, ...], named: str, tmp_path: Path) -> None:
+    done = emulate(tmp_path / "run", 8, "dp=8", "--ranks", "5", *options, program=python("emulated_on_gpu.py"))
+    assert done.returncode == 6 and named in done.stderr, done.stderr
+
+
 def test_what_a_rank_left_stays(tmp_path: Path) -> None:
     done = emulate(tmp_path / "run", 4, "dp=4", program=python("emulated_steps.py", 2, 7))
     assert done.returncode == 6, done.stderr

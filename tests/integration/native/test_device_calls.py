@@ -64,14 +64,60 @@ def test_a_call_that_is_not_asynchronous_is_complete_when_it_returns(first: Call
     assert one.found == [] and one.received == [RECEIVED]
 
 
-def test_a_work_that_is_only_polled_ends_its_call(first: Callable[..., First]) -> None:
-    one = first("polled")
+@pytest.mark.parametrize("kernels", ["native", "python"])
+def test_a_work_that_is_only_polled_ends_its_call(first: Callable[..., First], kernels: str) -> None:
+    one = first("polled", kernels)
     assert one.found == [[0, 1], True, [1]]
     assert one.received == [None, None], "a poll does not wait for the copy; nothing says when the second was complete"
 
 
-def test_a_work_without_tensors_is_complete_when_the_backend_says_so(first: Callable[..., First]) -> None:
-    assert first("synchronized").found == [[0], []]
+@pytest.mark.parametrize("kernels", ["native", "python"])
+def test_a_work_without_tensors_is_complete_when_the_backend_says_so(first: Callable[..., First], kernels: str) -> None:
+    assert first("synchronized", kernels).found == [[0], []]
+
+
+@pytest.mark.parametrize("kernels", ["native", "python"])
+def test_a_barrier_that_is_waited_for_holds_the_host(first: Callable[..., First], kernels: str) -> None:
+    assert first("barrier_waits", kernels).found == "the peer is gone"
+
+
+@pytest.mark.parametrize("kernels", ["native", "python"])
+def test_an_asynchronous_call_is_open_and_unread_until_it_is_waited_for(
+    first: Callable[..., First], kernels: str
+) -> None:
+    one = first("asynchronous", kernels)
+    assert one.found == [[0, 1], 0, []] and one.received == [RECEIVED, RECEIVED]
+
+
+@pytest.mark.parametrize("kernels", ["native", "python"])
+def test_a_work_that_cpp_waits_for_ends_its_call(first: Callable[..., First], kernels: str) -> None:
+    one = first("functional", kernels)
+    assert one.found == [[0], []] and one.received == [RECEIVED]
+
+
+@pytest.mark.parametrize(("kernels", "received"), [("native", None), ("python", RECEIVED)])
+def test_a_work_whose_future_is_taken_ends_its_call(
+    first: Callable[..., First], kernels: str, received: bytes | None
+) -> None:
+    one = first("by_future", kernels)
+    assert one.found == [[0], []] and one.received == [received]
+    told = [str(note.data["text"]) for note in one.notes if note.kind == "not_kept"]
+    assert [text.startswith("data received in 1 calls or more was not kept") for text in told] == [True] * (
+        not received
+    )
+
+
+@pytest.mark.parametrize(("kernels", "most"), [("native", 0), ("python", 64)])
+def test_works_that_the_program_never_waits_for_are_let_go(
+    first: Callable[..., First], kernels: str, most: int
+) -> None:
+    assert first("dropped", kernels).found <= most
+
+
+def test_nothing_is_read_while_a_graph_captures(first: Callable[..., First]) -> None:
+    """Of the Python kernels: the driver tells the native ones (`tests/gpu`)."""
+    one = first("captured", "python")
+    assert one.found == [0, []] and one.received == [None, None]
 
 
 @pytest.mark.parametrize("kernels", ["native", "python"])

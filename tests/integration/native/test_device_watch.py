@@ -20,6 +20,7 @@ SCENARIOS = (
     "a_later_waiter_is_held_back",
     "a_failed_device_is_told_as_unknown",
     "room_is_bounded_and_used_again",
+    "no_room_is_waited_for_once",
     "threads_with_pythons_lock_go_on",
     "the_end_is_bounded",
 )

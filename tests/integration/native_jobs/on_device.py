@@ -3,6 +3,7 @@ with tensors of a device that Python made. Reports which calls are open when."""
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -35,7 +36,11 @@ def empty(size: Sequence[int], **_: Any) -> torch.Tensor:
     return torch._C._acc.create_empty_tensor(tuple(size), torch.uint8)
 
 
+reads: list[torch.Tensor] = []
+
+
 def on_host(tensor: torch.Tensor, **_: Any) -> torch.Tensor:
+    reads.append(tensor)
     return torch.full(tensor.shape, 7, dtype=tensor.dtype)
 
 
@@ -61,6 +66,59 @@ def synchronized() -> list[Any]:
     fake_nccl.complete()
     work.synchronize()
     return [before, recorder.in_flight()]
+
+
+def barrier_waits() -> str:
+    """The host waits in the barrier's own Work."""
+    fake_nccl.fail_the_wait()
+    try:
+        dist.barrier(async_op=True).wait()
+    except RuntimeError as error:
+        return str(error).splitlines()[0]
+    raise AssertionError("nothing was raised")
+
+
+def asynchronous() -> list[Any]:
+    """What they receive is not there before they were waited for."""
+    works = [dist.irecv(tensor(), PEER), dist.all_reduce(tensor(), async_op=True)]
+    before = recorder.in_flight(), len(reads) - 1  # one is of what the rank sends
+    for work in works:
+        work.wait()
+    return [*before, recorder.in_flight()]
+
+
+def functional() -> list[Any]:
+    """C++ alone holds the Work, and waits for it."""
+    there = tensor()
+    torch.ops._c10d_functional.all_reduce_(there, "sum", dist.group.WORLD.group_name)
+    gc.collect()
+    before = recorder.in_flight()
+    torch.ops._c10d_functional.wait_tensor(there)
+    return [before, recorder.in_flight()]
+
+
+def by_future() -> list[Any]:
+    """DDP takes a Work's future and never waits for the Work."""
+    work = dist.all_reduce(tensor(), async_op=True)
+    before = recorder.in_flight()
+    work.get_future().wait()
+    return [before, recorder.in_flight()]
+
+
+def dropped() -> int:
+    """The program never waits: what it has dropped is kept no longer than needed."""
+    fake_nccl.complete()
+    for _ in range(500):
+        dist.all_reduce(tensor(), async_op=True)
+    return len(recorder.in_flight())
+
+
+def captured() -> list[Any]:
+    """A CUDA graph captures the calls: who reads a tensor now breaks the capture."""
+    torch.cuda.is_initialized = torch.cuda.is_current_stream_capturing = lambda: True
+    dist.all_reduce(tensor())
+    dist.all_reduce(tensor(), async_op=True).wait()
+    return [len(reads), recorder.in_flight()]
 
 
 def all_reduce_at_once(group: Any = None) -> None:

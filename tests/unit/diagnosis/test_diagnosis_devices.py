@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 
 from prismdbg.diagnosis.evidence import Evidence
+from prismdbg.diagnosis.lateness.stragglers import find_stragglers, unknown_waits, waits_by_group
 from prismdbg.diagnosis.nonfinite import Birth, FirstNonfinite
 from prismdbg.diagnosis.stops import find_stops
 from prismdbg.diagnosis.verdict import Certainty
 from prismdbg.diagnosis.why import diagnose
 from prismdbg.exporters.perfetto_waits import Arrivals
-from tests.unit.logs import MILLISECOND_NS, Job, leave_open, put_on_device
+from tests.unit.logs import MILLISECOND_NS, WORLD, Job, leave_open, put_on_device
 
 MINUTE_NS = 60_000 * MILLISECOND_NS
 
@@ -53,6 +54,19 @@ def ahead(on_device: bool, since: int = 0) -> Job:
     if on_device:
         put_on_device(job)
     return job
+
+
+@pytest.mark.parametrize(("backend", "late"), [("gloo", 1), ("nccl", 0), ("cpu:gloo,cuda:nccl", 0)])
+def test_a_barrier_of_nccl_waits_for_its_own_device_first(backend: str, late: int) -> None:
+    """Rank 0 has read its loss before it, and so has waited for its device already."""
+    job = Job(2)
+    for log in job.logs.values():
+        log.groups[WORLD] = replace(log.groups[WORLD], backend=backend)
+    for _ in range(10):
+        job.call("barrier", late_ns={0: 400 * MILLISECOND_NS})
+    evidence = Evidence(logs=job.logs, world_size=2)
+    assert len(find_stragglers(evidence)) == late
+    assert unknown_waits(evidence, waits_by_group(evidence))[0] == (0 if late else 10)
 
 
 @pytest.mark.parametrize("since", [0, 20])

@@ -25,6 +25,7 @@ from prismdbg.jobs.record.record import RecordRequest
 from prismdbg.jobs.storage.log_memory import TOLD_BYTES
 from prismdbg.log.folding import ESTIMATED_AFTER_NS, ESTIMATED_FROM
 from prismdbg.log.joining import JOINED_BYTES
+from prismdbg.log.step_rows import MOST_OF_MANY
 from prismdbg.rank.c10d.store import MANY_RANKS
 from prismdbg.rank.recording.inputs import outcomes
 from prismdbg.runtime.limits import MARGIN_BYTES
@@ -160,6 +161,7 @@ def test_no_guarantee_is_without_a_row(name: str, heading: str, at_least: int) -
         ("docs/recording.md", "wrong by more than a factor of {}", FAR_OFF),
         ("docs/how-recording-works.md", "payloads of up to {} KiB are written into segments", SMALL_BYTES >> 10),
         ("docs/many-nodes.md", "joined into files of up to {} MiB", JOINED_BYTES >> 20),
+        ("docs/many-nodes.md", "of which it keeps {:,} rows for each rank", MOST_OF_MANY),
         ("docs/replaying.md", "Up to {} KiB of output are noted per program", outcomes.MOST_OUTPUT_BYTES >> 10),
         ("docs/replaying.md", "and {} programs and", outcomes.MOST_PROGRAMS),
         ("docs/replaying.md", "programs and {} MiB per rank", outcomes.MOST_BYTES >> 20),
@@ -369,6 +371,19 @@ def test_errors_of_a_cluster_files_formula_are_those_of_the_results(op: str) -> 
     places = re.findall(rf"^- {op}, 2 x [24]: mean (\S+ %), .*, signed mean (\S+ %)", RESULTS, re.MULTILINE)
     assert len(places) == 2
     assert f"| {op.replace('_', '-')} | {' | '.join(f'{mean} ({signed})' for mean, signed in places)} |" in page
+
+
+@pytest.mark.parametrize("op", ["all_reduce", "all_gather", "send"])
+def test_errors_of_a_cluster_files_tables_are_those_of_the_results(op: str) -> None:
+    page = (ROOT / "docs" / "prediction.md").read_text()
+    means = re.findall(rf"^- tables, {op}, \d x \d: mean (\S+ %)", RESULTS, re.MULTILINE)
+    row = re.search(rf"^\| {op.replace('_', '-')} \|(( [\d.]+ % \|| +\|)+)$", page, re.MULTILINE)
+    assert row is not None and re.findall(r"[\d.]+ %", row[1]) == means
+    row = re.search(r"^\| tables, every .*: (\S+ %) \| (\S+ %) ", RESULTS, re.MULTILINE)
+    assert row is not None
+    assert (
+        f"a mean error of {row[2]}\nin the other fifth, and the regressors one of {row[1]} in the same shapes" in page
+    )
 
 
 def test_causes_named_right_are_those_of_the_results() -> None:

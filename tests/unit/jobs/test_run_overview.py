@@ -29,7 +29,7 @@ from prismdbg.jobs.run_overview import (
 )
 from prismdbg.jobs.storage.run_folder import RunFolder
 from prismdbg.jobs.storage.run_report import RankState, rank_states
-from prismdbg.log import segment
+from prismdbg.log.log_parts import LogPart, Words
 from prismdbg.telemetry.sensor import Kind, Sensor
 from prismdbg.telemetry.series import Series, Telemetry
 from tests.unit.logs import MILLISECOND_NS, Job, put_on_device
@@ -156,12 +156,12 @@ def test_a_log_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     run, read = recorded(tmp_path), Counter[str]()
     states = {state.name: state for state in rank_states(RunFolder(run))}
 
-    def counted(path: Path) -> segment.Words:
-        read[path.parent.name] += 1
-        return read_words(path)
+    def counted(part: LogPart) -> Words:
+        read[part.path.parent.name] += 1
+        return read_words(part)
 
-    read_words = segment.read_words
-    monkeypatch.setattr(segment, "read_words", counted)
+    read_words = LogPart.words
+    monkeypatch.setattr(LogPart, "words", counted)
     rows = read_overview(run).ranks
     assert read == {"0": 1, "1": 1}
     assert {row.folder: (row.state, row.moment, row.collectives) for row in rows} == {

@@ -186,7 +186,7 @@ def test_where_a_capsule_begins(tmp_path: Path) -> None:
     long_log(tmp_path, 5)  # four each
 
     def segments(record: int) -> list[int]:
-        return [number for number, _ in split_before(tmp_path, record)[1]]
+        return [segment.number for segment in split_before(tmp_path, record)[1]]
 
     assert [segments(0), segments(4), segments(11), segments(19), segments(100)] == [
         [0, 1, 2, 3, 4],

@@ -3,22 +3,37 @@
 from __future__ import annotations
 
 import os
-import shutil
+import tracemalloc
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypedDict
 
+import numpy as np
 import pytest
 from test_log_folding import SEGMENT_BYTES, long_log
 from tiny_log import TinyLog
 
+from prismdbg.capsule.log import format as fmt
 from prismdbg.capsule.log import reader
 from prismdbg.capsule.log.follower import LogFollower
 from prismdbg.capsule.log.reader import event_segments, read_log
-from prismdbg.log.columns import LogColumns, first_read, read_columns
-from prismdbg.log.folding import fold, split_before
-from prismdbg.log.joining import APART, join
+from prismdbg.errors import CapsuleError
+from prismdbg.log.columns import LogColumns, newest_parts, read_beginning, read_columns
+from prismdbg.log.folding import bytes_since, fold, reaches, split_before
+from prismdbg.log.joining import APART, alone, join
+from prismdbg.log.log_parts import MAX_SEGMENT_BYTES, log_parts
 from prismdbg.log.summary import preface_of_capsule, summarize
 
 PARTS = 4
+_FILLS = 63  # a kind that no reader knows
+
+
+class Altered(TypedDict, total=False):
+    """Of a table of parts: other numbers, begins that are moved by so many slots, another size of the record."""
+
+    numbers: list[int]
+    moved: dict[int, int]
+    size_bytes: int
 
 
 def numbers(folder: Path) -> list[int]:
@@ -46,7 +61,7 @@ def test_it_says_what_it_said(tmp_path: Path, folded: bool) -> None:
     assert said(read_columns(tmp_path, 1)) == newest
     for number in (*range(1, 14),):
         began, rest = split_before(tmp_path, 4 * number)
-        assert [n for n, _ in (*began, *rest)] == left
+        assert [part.number for part in (*began, *rest)] == before
 
 
 def test_a_folder_that_does_not_change_is_listed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,22 +90,27 @@ def test_what_joined_ones_stand_for_is_found_among_any_number(tmp_path: Path) ->
 def test_a_capsule_of_it_has_its_slice_and_what_that_refers_to(tmp_path: Path) -> None:
     long_log(tmp_path / "log", 14)
     summarize(tmp_path / "log")
+    of_all, as_before = read_columns(tmp_path / "log"), sliced(tmp_path / "log", tmp_path / "as before")
     join(tmp_path / "log", PARTS * SEGMENT_BYTES)
-    before, rest = split_before(tmp_path / "log", 30)
-    (tmp_path / "slice").mkdir()
-    preface = preface_of_capsule(tmp_path / "log", before, rest[0][0])
-    (tmp_path / "slice" / "events.00000.seg").write_bytes(preface)
-    for _, path in rest:
-        shutil.copy(path, tmp_path / "slice")
-    of_all, of_slice = read_columns(tmp_path / "log"), read_columns(tmp_path / "slice")
+    of_slice = sliced(tmp_path / "log", tmp_path / "slice")
     assert of_slice.issued == of_all.issued and of_slice.groups == of_all.groups
-    ids = of_slice.record_id.tolist()
-    assert ids[0] <= 30 and ids == list(range(ids[0], of_all.issued))
+    assert of_slice.record_id.tolist() == list(range(28, of_all.issued)), "from the segment with the 30th"
+    assert said(of_slice) == said(as_before) and numbers(tmp_path / "slice") == numbers(tmp_path / "as before")
+    assert read_log(tmp_path / "slice") == read_log(tmp_path / "as before")
+
+
+def sliced(log: Path, into: Path) -> LogColumns:
+    before, rest = split_before(log, 30)
+    into.mkdir()
+    (into / fmt.event_segment(0)).write_bytes(preface_of_capsule(log, before, rest[0].number))
+    for part in rest:
+        (into / fmt.event_segment(part.number)).write_bytes(part.path.read_bytes() if part.is_file else alone(part))
+    return read_columns(into)
 
 
 @pytest.mark.parametrize(
     ("newest_mib", "covered", "first"),
-    [(24, 99, 3), (44, 99, 2), (64, 99, 2), (9, 99, 3), (5, 99, 4), (1, 99, 5), (24, 12, 2), (1 << 20, 99, 0)],
+    [(24, 99, 17), (44, 99, 9), (64, 99, 9), (9, 99, 17), (5, 99, 18), (1, 99, 19), (24, 12, 9), (1 << 20, 99, 0)],
 )
 def test_the_end_of_a_log_is_no_longer_where_its_files_are(
     tmp_path: Path, newest_mib: int, covered: int, first: int
@@ -100,7 +120,100 @@ def test_the_end_of_a_log_is_no_longer_where_its_files_are(
         path = tmp_path / f"events.{name}.seg"
         path.touch()
         os.truncate(path, mib << 20)
-    assert first_read(event_segments(tmp_path), newest_mib << 20, covered) == first
+    assert newest_parts(event_segments(tmp_path), newest_mib << 20, covered)[0].number == first
+
+
+@pytest.mark.parametrize("segments", [1, 2, 5, 9, 14])
+def test_as_much_of_the_end_is_read_as_before(tmp_path: Path, segments: int) -> None:
+    """Of a joined file only some parts."""
+    long_log(tmp_path, 14)
+    summarize(tmp_path)
+    before = read_columns(tmp_path, segments * SEGMENT_BYTES).first_step_read
+    join(tmp_path)
+    files = event_segments(tmp_path)
+    assert len(files) == 3
+    assert read_columns(tmp_path, segments * SEGMENT_BYTES).first_step_read <= before
+    chosen = newest_parts(files, segments * SEGMENT_BYTES, 12)
+    assert sum(part.size_bytes() for part in chosen) <= (segments + 1) * SEGMENT_BYTES
+    assert [part.number for part in newest_parts(files, 1, 12)] == [13]
+
+
+@pytest.mark.parametrize(
+    "altered",
+    [
+        {"numbers": [1, 3, 2, 4]},
+        {"numbers": [2, 3, 4, 5]},
+        {"numbers": [1, 2, 3, 9]},
+        {"numbers": [1, 2, 2, 4]},
+        {"moved": {2: 1 << 20}},
+        {"moved": {1: -(1 << 16)}},
+        {"moved": {2: 8 - (1 << 16), 3: -8}},
+        {"moved": {0: 1}},
+        {"size_bytes": 8},
+        {"size_bytes": 36},
+        {"size_bytes": 1 << 16},
+        {"size_bytes": 1 << 30},
+    ],
+    ids=str,
+)
+def test_a_table_that_cannot_be_true_is_not_used(tmp_path: Path, altered: Altered) -> None:
+    """Its parts are not in order, begin within it or outside of the file, or are too many."""
+    path = joined_with(tmp_path, altered)
+    parts = [part for part in log_parts(tmp_path) if part.path == path]
+    assert [(part.number, part.end) for part in parts] == [(1, None)]
+
+
+@pytest.mark.parametrize("part", [1, 2, 3])
+@pytest.mark.parametrize("by", [-1, 1, 7])
+def test_a_part_that_does_not_end_with_a_record_is_damaged(tmp_path: Path, part: int, by: int) -> None:
+    path = joined_with(tmp_path, {"moved": {part: by}})
+    columns = read_columns(tmp_path)
+    assert columns.damage is not None and str(path) in str(columns.damage)
+    assert columns.record_id.tolist() == [*range(4 * (part + 1))][: len(columns)] and len(columns) < 4 * (part + 2)
+    with pytest.raises(CapsuleError, match="is damaged at offset"):
+        preface_of_capsule(tmp_path, log_parts(tmp_path)[: part + 1], 9)
+
+
+@pytest.mark.parametrize("record", [fmt.RECORD.pack(0, 0, 0), fmt.RECORD.pack(8, fmt.Kind.END, 0)], ids=["none", "end"])
+def test_no_part_ends_early(tmp_path: Path, record: bytes) -> None:
+    joined_with(tmp_path, {})
+    part = log_parts(tmp_path)[2]
+    with part.path.open("r+b") as file:
+        file.seek(part.offset(8))
+        file.write(record)
+    columns = read_columns(tmp_path)
+    assert columns.damage is not None and columns.record_id.tolist() == [*range(8)]
+
+
+def test_a_part_with_a_hole_is_not_read_into_memory(tmp_path: Path) -> None:
+    path = joined_with(tmp_path, {})
+    os.truncate(path, 3 * MAX_SEGMENT_BYTES)
+    last = next(part for part in log_parts(tmp_path) if part.number == 4)
+    with pytest.raises(CapsuleError, match="no segment has more than 128 MiB"):
+        last.words()
+    one_before = log_parts(tmp_path)[3]
+    os.truncate(path, last.offset(8) - 8)
+    with pytest.raises(CapsuleError, match="was truncated"):
+        one_before.words()
+    with pytest.raises(CapsuleError, match="was truncated"):
+        last.body(8)
+
+
+def joined_with(folder: Path, altered: Altered) -> Path:
+    """The segments 1 to 4 as one file, with another table."""
+    long_log(folder, 6)
+    join(folder)
+    path = folder / fmt.joined_segment(1, 4)
+    data = bytearray(path.read_bytes())
+    size_bytes, kind, zeros = fmt.RECORD.unpack_from(data, fmt.HEADER.size)
+    assert kind == fmt.Kind.PARTS and size_bytes == fmt.RECORD.size + 4 * fmt.PART.size
+    fmt.RECORD.pack_into(data, fmt.HEADER.size, altered.get("size_bytes", size_bytes), kind, zeros)
+    for place, number in enumerate(altered.get("numbers", [1, 2, 3, 4])):
+        at = fmt.HEADER.size + fmt.RECORD.size + place * fmt.PART.size
+        begin = fmt.PART.unpack_from(data, at)[1] + altered.get("moved", {}).get(place, 0)
+        fmt.PART.pack_into(data, at, number, max(begin, 0))
+    path.write_bytes(data)
+    return path
 
 
 def test_a_reader_finds_each_record_once_whenever_it_looks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,7 +231,40 @@ def test_a_reader_finds_each_record_once_whenever_it_looks(tmp_path: Path, monke
 
     monkeypatch.setattr(Path, "unlink", seen)
     join(tmp_path, PARTS * SEGMENT_BYTES)
-    assert len(left) == 10
+    assert len(left) == 12
+
+
+def test_what_is_held_does_not_grow_with_the_joined_file(tmp_path: Path) -> None:
+    log = TinyLog(tmp_path, segment_bytes=fmt.EVENT_SEGMENT_BYTES)
+    for number in range(20):
+        log.complete(log.issue(number, 1))
+        log.append(_FILLS, bytes(fmt.EVENT_SEGMENT_BYTES - log.offset - 64))
+        log.next_segment()
+    summarize(tmp_path)
+    assert peak_bytes(lambda: join(tmp_path)) < 4 * fmt.EVENT_SEGMENT_BYTES
+    joined = event_segments(tmp_path)[1][1]
+    assert joined.stat().st_size > 18 * (fmt.EVENT_SEGMENT_BYTES - 1024)
+    for read in (
+        lambda: split_before(tmp_path, 3),
+        lambda: bytes_since(tmp_path, 3),
+        lambda: reaches(tmp_path, 3),
+        lambda: read_beginning(tmp_path),
+        lambda: read_columns(tmp_path, fmt.EVENT_SEGMENT_BYTES + 1),
+        lambda: alone(log_parts(tmp_path)[5]),
+    ):
+        assert peak_bytes(read) < 4 * fmt.EVENT_SEGMENT_BYTES
+    columns = read_columns(tmp_path)
+    (ids,) = columns.bodies.fields(np.arange(len(columns)), fmt.ISSUE, (0,))
+    assert ids.tolist() == columns.record_id.tolist() == [*range(20)]
+    assert sum(words.nbytes for words in columns.bodies._held.values()) <= 32 << 20
+
+
+def peak_bytes(work: Callable[[], object]) -> int:
+    tracemalloc.start()
+    work()
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    return peak
 
 
 def test_whoever_follows_goes_on_behind_what_was_joined(tmp_path: Path) -> None:
@@ -139,7 +285,7 @@ def test_what_was_cut_or_joined_already_stays(tmp_path: Path) -> None:
     path = log.folder / "events.00006.seg"
     path.write_bytes(path.read_bytes()[:200])
     join(tmp_path, PARTS * SEGMENT_BYTES)
-    assert numbers(tmp_path) == [0, 1, 5, 6, 7, 8, 9, 11, 12, 13]
+    assert numbers(tmp_path) == [0, 1, 5, 6, 7, 8, 9, 13]
     files = sorted(tmp_path.iterdir())
     join(tmp_path, PARTS * SEGMENT_BYTES)
     assert sorted(tmp_path.iterdir()) == files

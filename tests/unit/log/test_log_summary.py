@@ -20,6 +20,7 @@ from prismdbg.errors import CapsuleError
 from prismdbg.log import step_rows
 from prismdbg.log.columns import NOT_ENDED, LogColumns, read_columns
 from prismdbg.log.folding import fold, split_before
+from prismdbg.log.log_parts import log_parts
 from prismdbg.log.summary import MOST_ALIKE, preface_of_capsule, summarize, summarized
 
 SEGMENT_BYTES = 1 << 14
@@ -101,10 +102,10 @@ def test_what_a_capsule_takes_of_a_log_is_as_it_was(deeds: list[str], first: int
         whole = read_columns(Path(one))
         before, rest = split_before(Path(one), first)
         if before:
-            preface = preface_of_capsule(Path(one), before, rest[0][0])
+            preface = preface_of_capsule(Path(one), before, rest[0].number)
             (Path(two) / fmt.event_segment(0)).write_bytes(preface)
-        for _, path in rest:
-            shutil.copy(path, two)
+        for segment in rest:
+            shutil.copy(segment.path, two)
 
         taken = read_columns(Path(two))
 
@@ -178,9 +179,9 @@ def test_of_what_a_rank_notes_again_and_again_the_first_and_the_newest_stay(
         assert noted[:MOST_ALIKE] == list(range(MOST_ALIKE)) and noted[-MOST_ALIKE:] == list(last)
         assert len([n for n in read.notes if n.kind == "file"]) == 10
         assert more or len([n for n in read.notes if "traceback" in n.data]) == 10
-    segments = event_segments(tmp_path)
-    assert max(path.stat().st_size for path in (tmp_path / fmt.SUMMARY, segments[0][1])) < 1 << 20
-    assert len(preface_of_capsule(tmp_path, segments[:-1], segments[-1][0])) < 1 << 20
+    segments = log_parts(tmp_path)
+    assert max(path.stat().st_size for path in (tmp_path / fmt.SUMMARY, segments[0].path)) < 1 << 20
+    assert len(preface_of_capsule(tmp_path, segments[:-1], segments[-1].number)) < 1 << 20
 
 
 def test_of_each_place_that_raised_a_traceback_stays(tmp_path: Path) -> None:
@@ -217,6 +218,37 @@ def test_there_are_never_more_rows_than_may_be(steps: int, most: int) -> None:
     (found,) = step_rows.bounded([rows], most)
     assert len(found) <= most and found["collectives"].sum() == steps
     assert found["first_step"][0] == 0 and found["last_step"][-1] == steps - 1
+
+
+def rows_of_steps(steps: list[int], bad: list[int] = []) -> step_rows.Rows:  # noqa: B006
+    rows = np.zeros(len(steps), dtype=step_rows.ROW)
+    rows["first_step"] = rows["last_step"] = steps
+    rows["nonfinite"] = np.isin(steps, bad)
+    rows["collectives"], rows["payload_segment"] = 1, -1
+    return rows
+
+
+@given(st.lists(st.integers(0, 90), min_size=1, max_size=60), st.sets(st.integers(0, 90)), st.integers(1, 30))
+def test_of_one_of_many_ranks_there_are_never_more_rows(steps: list[int], bad: set[int], most: int) -> None:
+    found = step_rows.of_many(rows_of_steps(steps, [*bad]), most)
+    assert len(found) <= max(most, 1) and found["collectives"].sum() == len(steps)
+    assert found["first_step"].min() == min(steps) and found["last_step"].max() == max(steps)
+    assert found["nonfinite"].sum() == len([step for step in steps if step in bad])
+
+
+def test_rows_of_many_ranks_are_of_the_same_steps() -> None:
+    """Whoever compares them does not find a late rank else. A segment may end within any step."""
+    one = step_rows.of_many(rows_of_steps([*range(1000)]), 64)
+    other = step_rows.of_many(rows_of_steps(sorted([*range(1001), *range(0, 1000, 97)])), 64)
+    spans = [set(zip(rows["first_step"].tolist(), rows["last_step"].tolist(), strict=True)) for rows in (one, other)]
+    assert len(spans[0] & spans[1]) > 40
+    assert [(step, step) in spans[0] for step in (999, 980, 900)] == [True, True, False]
+
+
+def test_a_row_with_nan_stays_a_step() -> None:
+    rows = step_rows.of_many(rows_of_steps([*range(1000)], [70, 500]), 64)
+    bad = rows[rows["nonfinite"] > 0]
+    assert bad["first_step"].tolist() == bad["last_step"].tolist() == [70, 500]
 
 
 def test_what_no_summary_has_is_unknown(tmp_path: Path) -> None:
@@ -268,13 +300,13 @@ def test_a_damaged_summary_is_made_anew_and_a_capsule_does_without(tmp_path: Pat
     deeds = ["issue", "complete", "segment", "issue", "segment", "issue", "segment", "issue", "segment"]
     write(tmp_path, [*deeds, "summarize"])
     path = tmp_path / fmt.SUMMARY
-    whole, segments = path.read_bytes(), event_segments(tmp_path)
+    whole, segments = path.read_bytes(), log_parts(tmp_path)
     as_it_was = preface_of_capsule(tmp_path, segments[:3], 3)
     path.write_bytes(whole[: fmt.HEADER.size] + (12).to_bytes(8, "little") + whole[fmt.HEADER.size + 8 :])
 
     assert preface_of_capsule(tmp_path, segments[:3], 3) == as_it_was
-    segments[-1][1].with_name(fmt.event_segment(5)).write_bytes(b"")  # the rank begins another one
-    with segments[-1][1].open("r+b") as file:
+    segments[-1].path.with_name(fmt.event_segment(5)).write_bytes(b"")  # the rank begins another one
+    with segments[-1].path.open("r+b") as file:
         file.seek(fmt.HEADER.size)
         file.write(fmt.RECORD.pack(fmt.RECORD.size, fmt.Kind.END, 0))
     summarize(tmp_path)

@@ -45,7 +45,7 @@ def test_it_has_these_steps_the_end_and_of_others_a_few(log: TinyLog, joined: bo
         join(log.folder, 4 * SEGMENT_BYTES)
     found = rank_log(read_near(log.folder, range(2, 3)))
     ids = [call.record_id for call in found.collectives]
-    ends = [0, 4, 5, 19, 20, 24, 25, 29] if joined else [0, 4, 5, 9, 15, 19, 20, 24, 25, 29]
+    ends = [0, 4, 5, 9, 15, 19, 20, 24, 25, 29]
     assert ids == sorted({7, *range(10, 15), *range(30, 40), *ends})
     assert list(found.collectives) == [whole.collectives[number] for number in ids]
     assert found.steps == whole.steps and found.notes == whole.notes and found.groups == whole.groups

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -10,9 +11,12 @@ from tiny_log import TinyLog
 
 from prismdbg.capsule.log import format as fmt
 from prismdbg.log.columns import NOT_ENDED, read_columns
+from prismdbg.log.step_rows import MOST_OF_MANY
 from prismdbg.log.summary import summarize
 
 PER_STEP = 4
+LONG_STEPS = 40_000  # more than a summary has rows
+MOST_HELD_BYTES = 1_000_000  # of each of 1,024 ranks: 1 GB of all
 
 
 def written(folder: Path, steps: int, *, open_at: tuple[int, ...] = (), nan_at: tuple[int, ...] = ()) -> TinyLog:
@@ -71,3 +75,36 @@ def test_a_record_that_is_read_alone_is_the_same(tmp_path: Path) -> None:
     alone = [read_columns(tmp_path).collective(row) for row in range(len(columns))]
     assert [columns.collective(row) for row in range(len(columns))] == alone
     assert np.array_equal(columns.record_id, [each.record_id for each in alone])
+
+
+def test_what_is_held_of_a_rank_does_not_grow_with_the_steps_of_the_job(tmp_path: Path) -> None:
+    log = many_steps(tmp_path, LONG_STEPS)
+    summarize(tmp_path)
+    read_columns(tmp_path, newest_rows=781)  # what is made once for all logs
+    tracemalloc.start()
+    columns = read_columns(tmp_path, newest_rows=781)
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert columns.read_from_later and columns.issued == log.records and columns.unknown == 0
+    assert columns.collective(0).record_id == 3  # open since then
+    assert 256 < len(columns.summary) <= MOST_OF_MANY
+    assert held < MOST_HELD_BYTES
+
+
+def many_steps(folder: Path, steps: int) -> TinyLog:
+    """One collective a step, of which that of step 3 does not complete; then a segment with one more."""
+    log = TinyLog(folder, segment_bytes=1 << 24)
+    log.complete(log.issue(0, 1))
+    begin = log.offset
+    log.complete(log.issue(1, 1))
+    pair = np.frombuffer(log.path.read_bytes()[begin : log.offset], dtype="<u8")
+    pairs = np.tile(pair, (steps - 1, 1))
+    complete = int(pair[0] & 0xFFFFFFFF) // 8
+    pairs[:, 1] = pairs[:, complete + 1] = np.arange(1, steps)  # the record
+    pairs[:, 6] = np.arange(1, steps) | 1 << 32  # the step and the place in it
+    pairs[2, complete] = pair[complete] & 0xFFFFFFFF | 60 << 32  # of no kind that a reader knows
+    log.write(begin, pairs.tobytes())
+    log.offset, log.records = begin + pairs.nbytes, steps
+    log.next_segment()
+    log.complete(log.issue(steps, 1))
+    return log

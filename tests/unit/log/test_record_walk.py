@@ -11,7 +11,7 @@ import pytest
 from prismdbg.capsule.log import format as fmt
 from prismdbg.errors import CapsuleError
 from prismdbg.log import record_walk
-from prismdbg.log import segment as seg
+from prismdbg.log.log_parts import MAX_SEGMENT_BYTES, whole_file
 from prismdbg.log.record_walk import LEAST_WORDS, walk
 
 
@@ -91,6 +91,6 @@ def test_a_short_segment_is_left_to_who_asks() -> None:
 def test_a_segment_with_a_hole_is_not_read_into_memory(tmp_path: Path) -> None:
     path = tmp_path / "events.00000.seg"
     path.touch()
-    os.truncate(path, seg.MAX_SEGMENT_BYTES + 8)
+    os.truncate(path, MAX_SEGMENT_BYTES + 8)
     with pytest.raises(CapsuleError, match="no segment has more than 128 MiB"):
-        seg.read_words(path)
+        whole_file(path).words()

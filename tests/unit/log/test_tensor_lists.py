@@ -11,6 +11,7 @@ from tiny_log import TinyLog
 
 from prismdbg.capsule.log import format as fmt
 from prismdbg.log import segment
+from prismdbg.log.log_parts import whole_file
 from prismdbg.model.collective import TensorMeta
 from prismdbg.model.sketch import Sketch
 
@@ -25,8 +26,9 @@ def lists(length: int) -> list[tuple[TensorMeta, ...]]:
 def found(folder: Path) -> tuple[list[int], list[int]]:
     """The keys, and the bytes of what is sent."""
     (path,) = folder.iterdir()
-    words = segment.read_words(path)
-    slots = segment.find_records(words, path).issues
+    part = whole_file(path)
+    words = part.words()
+    slots = segment.find_records(words, part).issues
     inputs, outputs = (segment.field(words, slots, fmt.ISSUE, number) for number in (17, 18))
     return (
         segment.tensors_key(words, slots).tolist(),

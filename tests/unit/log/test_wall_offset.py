@@ -56,7 +56,7 @@ def test_a_capsule_has_that_of_its_run(tmp_path: Path) -> None:
     before, rest = split_before(log.folder, 5)
     copied = tmp_path / "capsule"
     copied.mkdir()
-    (copied / fmt.event_segment(0)).write_bytes(preface_of_capsule(log.folder, before, rest[0][0]))
-    for _, path in rest:
-        (copied / path.name).write_bytes(path.read_bytes())
+    (copied / fmt.event_segment(0)).write_bytes(preface_of_capsule(log.folder, before, rest[0].number))
+    for segment in rest:
+        (copied / segment.path.name).write_bytes(segment.path.read_bytes())
     assert before and read_columns(copied).wall_offset_ns == FIRST_NS

@@ -41,7 +41,7 @@ def donors(path: Path) -> None:
         config,
         donors,
         lambda path: state_hold.hold(path),
-        lambda path: summary.put(path, b"x"),
+        lambda path: summary.put(path, [b"x"]),
         SCHEDULE.save,
     ],
     ids=["config", "donors", "hold", "summary", "schedule"],

@@ -12,11 +12,13 @@ import pytest
 from click.testing import CliRunner, Result
 
 from prismdbg.cli import main
+from prismdbg.cli.commands.calibrate import command as calibrate_command
 from prismdbg.cli.commands.predict import command
 from prismdbg.cli.commands.sweep import command as sweep_command
 from prismdbg.cli.terminal import long_work
-from prismdbg.errors import UsageError
+from prismdbg.errors import CapsuleError, UsageError
 from prismdbg.job_graph.job_view import job_view
+from prismdbg.simulate.cluster import cluster_file
 from prismdbg.simulate.engine.simulate import simulate
 from prismdbg.simulate.engine.timeline import Timeline
 from prismdbg.simulate.graph import graph_file
@@ -59,11 +61,63 @@ def test_time_and_memory_are_said_with_what_they_rest_on(folder: Path) -> None:
     assert "not reliable: times of flash_atten: its bytes at the median rate" in said
 
 
-def test_times_of_collectives_are_named_as_not_used(folder: Path) -> None:
-    assert "not used" not in run(folder, "--mesh", "dp=2", "--batch", "8").stderr
-    (folder / "ops/allreduce_fp16_2_2.csv").write_text("shape,nodes,GPUsPerNode,dur(us)\n1024,2,2,80\n")
-    said = " ".join(run(folder, "--mesh", "dp=2", "--batch", "8").stderr.split())
-    assert f"not used: allreduce: times of collectives come from {folder / 'cluster.yaml'}" in said
+COLLECTIVES = "shape,nodes,GPUsPerNode,dur(us)\n" + "".join(
+    f"{shape},{nodes},{gpus},{20 * nodes * (50 + shape / 1e4)}\n"
+    for nodes, gpus in ((1, 2), (2, 2))
+    for shape in range(1_000, 4_000_000, 40_000)
+)
+
+
+def calibrate(*words: object) -> Result:
+    return CliRunner().invoke(calibrate_command, list(map(str, words)), catch_exceptions=False, standalone_mode=False)
+
+
+def test_times_of_collectives_are_named_as_not_used_with_what_uses_them(folder: Path) -> None:
+    for ran in (run(folder, "--mesh", "dp=2", "--batch", "8"), sweep(folder)):
+        assert "not used" not in ran.stderr
+    (folder / "ops/allreduce_fp16_2_2.csv").write_text(COLLECTIVES)
+    said = f"not used: allreduce: times of collectives come from {folder / 'cluster.yaml'}; prismdbg calibrate "
+    for ran in (run(folder, "--mesh", "dp=2", "--batch", "8"), sweep(folder)):
+        assert f"{said}--from {folder / 'ops'} -o FILE makes a cluster file from them" in " ".join(ran.stderr.split())
+
+
+def test_a_cluster_file_is_made_from_times_of_collectives(folder: Path) -> None:
+    (folder / "ops/allreduce_fp16.csv").write_text(COLLECTIVES)
+    made = folder / "made.yaml"
+    said = calibrate("--from", folder / "ops", "-o", made)
+    assert "all_reduce  2x2" in said.stdout and "not used: RMSlayernorm.csv, linear3.csv" in said.stderr
+    cluster = cluster_file.read(made)
+    assert cluster.calibration is not None and cluster.calibration.fits["all_reduce"].largest_ppm < 20_000
+    (folder / "cluster.yaml").write_text(made.read_text())
+    ran = run(folder, "--mesh", "dp=2", "--batch", "8", "--json")
+    assert "not used" not in ran.stderr
+    doubts = " ".join(json.loads(ran.stdout)["fidelity"]["doubts"])
+    assert "this is the largest error of the model of all_reduce on the machine of these files" in doubts
+
+
+def test_tables_of_a_file_are_values_too(folder: Path) -> None:
+    path = folder / "allreduce_fp16.csv"
+    path.write_text(COLLECTIVES)
+    values = json.loads(calibrate("--from", path, "-o", folder / "made.yaml", "--json").stdout)
+    assert [(t["op"], t["nodes"], t["ranks"], t["sizes"]) for t in values["tables"]] == [
+        ("all_reduce", 1, 2, 100),
+        ("all_reduce", 2, 4, 100),
+    ]
+    assert values["tables"][0]["errors"]["largest"] < 0.02 and values["tiers"]["node"]["tables"] == ["all_reduce"]
+
+
+@pytest.mark.parametrize("more", [("--ranks", "2,4"), ("--backend", "gloo"), ("--quick",), ("--nodes", "1")])
+def test_files_and_a_measurement_are_not_asked_for_at_once(folder: Path, more: tuple[str, ...]) -> None:
+    with pytest.raises(UsageError, match=f"{more[0]} cannot be combined with --from"):
+        calibrate("--from", folder, "-o", folder / "made.yaml", *more)
+
+
+def test_what_cannot_be_read_leaves_no_cluster_file(folder: Path) -> None:
+    path = folder / "allreduce_fp16.csv"
+    path.write_text("shape,nodes,GPUsPerNode,dur(us)\n1,1,2,-5\n")
+    with pytest.raises(CapsuleError, match=f"{path}, line 2"):
+        calibrate("--from", path, "-o", folder / "made.yaml")
+    assert not (folder / "made.yaml").exists()
 
 
 def test_how_far_it_is_is_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

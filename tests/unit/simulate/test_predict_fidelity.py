@@ -124,6 +124,12 @@ class TestTheClusterModel:
             job("dp=4", reducing()), MEASURED
         )
 
+    def test_an_error_above_a_thousand_percent_has_no_exponent(self) -> None:
+        assert MEASURED.calibration is not None
+        fits = {"all_reduce": replace(MEASURED.calibration.fits["all_reduce"], largest_ppm=11_582_000)}
+        far = replace(MEASURED, calibration=replace(MEASURED.calibration, fits=fits))
+        assert "closer than 1,160%: this is" in self.doubts(job("dp=4", reducing()), far)
+
     @pytest.mark.parametrize(("mesh", "size_bytes"), [("dp=8", 1000), ("dp=4", 8000), ("dp=2", 100)])
     def test_groups_and_sizes_that_were_not_measured(self, mesh: str, size_bytes: int) -> None:
         said = "100% of the communication time: its groups or sizes were not measured"

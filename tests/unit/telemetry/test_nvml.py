@@ -64,6 +64,21 @@ def test_retired_pages_are_counted_by_their_cause(library: Path, tmp_path: Path)
     assert found["missing"]["gpu GPU-FAKE-1/retired_pages_corrected"] == "Not Supported"
 
 
+@pytest.mark.parametrize(
+    ("fields", "kib"),
+    [
+        ({"field_138": [(0, 5)], "field_138_4294967295": [(0, 90)]}, 90),
+        ({"field_138": [(0, 5)], "field_138_17": [(0, 7)]}, 12),  # a driver that does not add them up
+    ],
+)
+def test_bytes_of_nvlink_are_those_of_all_links(
+    library: Path, tmp_path: Path, fields: fake_nvml.Script, kib: int
+) -> None:
+    """A field is named by its number and by the link, or all, that it is asked for."""
+    found = collect(fake_nvml.environment(library, fake_nvml.write_script(tmp_path / "script", [fields])))
+    assert found["readings"]["gpu GPU-FAKE-0/nvlink_sent"] == ["fake", "bytes", kib * 1024]
+
+
 def test_what_is_not_scripted_is_missing_and_never_zero(library: Path, tmp_path: Path) -> None:
     script = fake_nvml.write_script(tmp_path / "script", [{"power": [(0, 1)]}])
     found = collect(fake_nvml.environment(library, script))

@@ -108,7 +108,7 @@ def _columns(
         notes=[],
         damage=None,
         records=RecordDecoder(texts),
-        bodies=Bodies(paths=[], issue_segment=zero, issue_slot=zero, complete_segment=zero, complete_slot=zero),
+        bodies=Bodies(parts=[], issue_segment=zero, issue_slot=zero, complete_segment=zero, complete_slot=zero),
     )
 
 

@@ -130,8 +130,9 @@ std::shared_ptr<PendingCollective> Call::pending(const Ticket& ticket) const {
   for (const at::Tensor* tensor : outputs_) {
     outputs.push_back(*tensor);
   }
-  // A barrier of NCCL has no tensor, and a future that is complete from the first: it ends with its wait.
-  const bool follows_future = device().is_cpu() && !(inputs_.empty() && outputs_.empty() && group_->getBackendName() == "nccl");
+  // A barrier of NCCL, and of others for devices, has no tensor, and a future that is complete from the first: it ends
+  // with its wait.
+  const bool follows_future = device().is_cpu() && !(inputs_.empty() && outputs_.empty() && group_->getBackendName() != "gloo");
   return std::make_shared<PendingCollective>(op_, ticket, std::move(outputs), op_.receives(is_root()), is_sync(),
                                              device(), follows_future, sent_);
 }

@@ -1,14 +1,36 @@
 #include "c10d/pending_collective.h"
 
+#include <atomic>
+#include <bit>
+#include <cstdint>
+#include <string>
 #include <utility>
 
 #include "c10d/hooks.h"
 #include "c10d/tensors.h"
+#include "log/clock.h"
 #include "process/gil.h"
 #include "process/guarded.h"
+#include "recorder/json.h"
 #include "recorder/state.h"
 
 namespace prismdbg {
+namespace {
+
+// When their number has doubled: a job that is killed says it, too.
+void note_not_kept() {
+  static std::atomic<uint64_t> calls{0};
+  const uint64_t number = ++calls;
+  if (std::has_single_bit(number)) {
+    const std::string text = "data received in " + std::to_string(number) +
+                             " calls or more was not kept: 512 MiB of pinned memory were full, because the GPU had not "
+                             "come to earlier calls, or it could not be copied there";
+    state().recorder.append(Kind::note, "{\"kind\": \"not_kept\", \"time_ns\": " + std::to_string(monotonic_ns()) +
+                                            ", \"text\": " + json_string(text) + "}");
+  }
+}
+
+}  // namespace
 
 void PendingCollective::finish(Status status, int32_t source, Patience patience) noexcept {
   if (!is_finished()) {
@@ -80,6 +102,12 @@ void PendingCollective::write_when_done(int32_t source, Patience patience) {
     }
     if (!received && reads && patience == Patience::for_device) {
       read_here = copied();
+    }
+    if (!received && reads && patience == Patience::for_room && recorder.keeps_payloads()) {
+      note_not_kept();
+      if (here.tensors) {
+        received = state().devices.look(*here.tensors, {.nonfinite = recorder.nan_check()});
+      }
     }
   }
   received_ = received;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <new>
+#include <utility>
 
 namespace prismdbg {
 namespace {
@@ -49,6 +50,10 @@ void Look::take_room(const DeviceTensors& tensors, const Wanted& wanted) {
     if (wanted.copies && span.size_bytes != 0) {
       const auto buffer = memory_.take(span.size_bytes, deadline);
       if (!buffer) {
+        give_back();
+        if (wanted.waits_for_room) {
+          memory_.waited_in_vain();
+        }
         throw std::bad_alloc();
       }
       buffers_.push_back(*buffer);
@@ -68,7 +73,7 @@ Look::~Look() {
 
 void Look::give_back() {
   device_.give_back(places_);
-  for (const PinnedBuffer& buffer : buffers_) {
+  for (const PinnedBuffer& buffer : std::exchange(buffers_, {})) {
     memory_.give_back(buffer);
   }
   if (event_ != nullptr) {

@@ -28,7 +28,7 @@ std::optional<PinnedBuffer> PinnedMemory::take(size_t size_bytes, Deadline deadl
   {
     std::unique_lock<std::mutex> lock(mutex_);
     std::optional<PinnedBuffer> found;
-    given_back_.wait_until(lock, deadline,
+    given_back_.wait_until(lock, is_stuck_ ? Deadline::min() : deadline,
                            [&] { return (found = find_locked(wanted)) || total_bytes_ + wanted <= kMostBytes; });
     if (found || total_bytes_ + wanted > kMostBytes) {
       return found;
@@ -48,8 +48,14 @@ void PinnedMemory::give_back(const PinnedBuffer& buffer) {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     free_.push_back(buffer);
+    is_stuck_ = false;
   }
   given_back_.notify_all();
+}
+
+void PinnedMemory::waited_in_vain() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  is_stuck_ = true;
 }
 
 // The smallest that is large enough, but none that is very much larger while there is room for a new one.

@@ -27,6 +27,8 @@ class PinnedMemory {
   // Of at least this size, in a device's context; nothing where there is none until then.
   std::optional<PinnedBuffer> take(size_t size_bytes, Deadline deadline);
   void give_back(const PinnedBuffer& buffer);
+  // From here on nobody waits until a buffer comes back.
+  void waited_in_vain();
 
  private:
   std::optional<PinnedBuffer> find_locked(size_t size_bytes);
@@ -35,6 +37,7 @@ class PinnedMemory {
   std::condition_variable given_back_;
   std::vector<PinnedBuffer> free_;
   size_t total_bytes_ = 0;
+  bool is_stuck_ = false;
 };
 
 }  // namespace prismdbg

@@ -90,6 +90,17 @@ def test_a_capsule_that_starts_in_the_step_of_its_incident_says_so(
     assert (NO_STEP_BEFORE in assemble(parts).manifest.notes) is said
 
 
+def test_the_newest_cause_of_data_that_was_not_kept_is_shown(tmp_path: Path) -> None:
+    run, log = written_run(tmp_path / "run")
+    for number in (1, 2):
+        log.note("not_kept", text=f"data received in {number} calls or more was not kept")
+    incident = Incident(kind=IncidentKind.REQUEST, text="by hand")
+    made = assemble(
+        Ingredients(run=run, folder=log.folder, output=tmp_path / "c", origin=Origin.START, incident=incident)
+    )
+    assert [note for note in made.manifest.notes if "kept" in note] == ["data received in 2 calls or more was not kept"]
+
+
 def kept(path: Path, lost: range) -> Capsule:
     """The evidence where a replay is impossible, else the capsule."""
     try:

@@ -87,3 +87,35 @@ def test_a_group_names_its_backend_as_a_real_one_does(backend: str) -> None:
 def test_a_group_names_a_backend_that_this_machine_lacks() -> None:
     world, *_ = _shown("fake", "cpu:gloo,cuda:nccl").splitlines()
     assert world == "cpu:gloo,cuda:nccl cpu:gloo,cuda:nccl False nccl"
+
+
+MESH = """
+import torch
+import torch.distributed as dist
+from prismdbg.rank.emulation import fake_world
+torch.accelerator.is_available = torch.cuda.is_initialized = lambda: True
+torch.accelerator.current_accelerator = lambda *_: torch.device("cuda")
+torch.accelerator.device_count = lambda: 1
+fake_world.install()
+dist.init_process_group("nccl", rank=1, world_size=4, device_id=torch.device("cuda", 0))
+mesh = dist.init_device_mesh("cuda", (2, 2), mesh_dim_names=("dp", "tp"))
+groups = [mesh.get_group("dp"), mesh.get_group("tp"), dist.split_group(mesh.get_group("dp"), [[1, 0]])]
+for group in groups:
+    print(dist.get_process_group_ranks(group), group.rank(), dist.get_backend(group), group.bound_device_id, end=" ")
+    name = dist.distributed_c10d._get_process_group_name(group)
+    print(len(name), dist.distributed_c10d._resolve_process_group(name) is group)
+print(dist.split_group(split_ranks=[[2, 3]]))
+dist.destroy_process_group()
+"""
+
+
+def test_a_group_is_split_as_a_backend_of_devices_does() -> None:
+    """A mesh splits the world's group if that is bound to a device. The functions that find one are replaced."""
+    ran = subprocess.run([sys.executable, "-c", MESH], capture_output=True, text=True, timeout=60, check=False)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.splitlines() == [
+        "[1, 3] 0 nccl cuda:0 40 True",
+        "[0, 1] 1 nccl cuda:0 40 True",
+        "[1, 3] 0 nccl cuda:0 40 True",
+        "None",
+    ]

@@ -24,7 +24,7 @@ ECHOED = [SIZE * value for value in (1.0, 2.0, 3.0, 4.0)]
 def call() -> Any:
     """The first all_reduce of the default group, of this rank's 1, 2, 3, 4."""
     own = torch.tensor([1.0, 2.0, 3.0, 4.0])
-    how = {"group_name": "0", "root": -1, "tag": 0, "rank": 0, "size": SIZE, "reduce_op": "SUM"}
+    how = {"group_name": "0", "root": -1, "tag": 0, "rank": 0, "size": SIZE, "reduce_op": "SUM", "is_captured": False}
     return SimpleNamespace(
         spec=OPS["allreduce_"], inputs=[own], outputs=[own], received=[own], result=lambda work: work, **how
     )

@@ -5,18 +5,24 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 import torch
+from tiny_log import TinyLog
 
 from prismdbg.capsule.log.events import RankLog
+from prismdbg.errors import PrismError
 from prismdbg.model.collective import Group, State, TensorMeta
 from prismdbg.model.moment import Moment
+from prismdbg.model.ops import OPS
+from prismdbg.rank.c10d.call import Call
 from prismdbg.rank.c10d.counters import Counters
 from prismdbg.rank.debug.breakpoints import CallView
 from prismdbg.rank.debug.gate import Gate
+from prismdbg.rank.replay.prologue import Prologue
 from prismdbg.rank.replay.replayer import OTHER_THREADS_S, Replayer
 from tests.unit.logs import lone_collective
 
@@ -123,3 +129,15 @@ def test_what_a_logpoint_tells_is_held_against_what_peers_are_assumed_to_send() 
     replayer._assumed_from = Moment(2)
     told = replayer.halts.stops.assumes
     assert told(Moment(2, 1), {"out"}) and not told(Moment(1, 1), {"out"})
+
+
+@pytest.mark.parametrize("make", [lambda folder: told_by(RankLog(0, 1, 0))[0], lambda folder: Prologue(folder, 0)])
+def test_a_call_that_a_graph_captures_is_an_error_before_a_tensor_is_touched(
+    tmp_path: Path, make: Callable[[Path], Any]
+) -> None:
+    """The call has no tensor here."""
+    TinyLog(tmp_path)
+    call = cast(Call, SimpleNamespace(spec=OPS["allreduce_"], is_captured=True))
+    with pytest.raises(PrismError, match="a CUDA graph captures all_reduce, the next collective after 0") as raised:
+        make(tmp_path).collective(call, lambda: None)
+    assert "without CUDA graphs" in raised.value.hint

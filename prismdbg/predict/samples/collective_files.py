@@ -1,0 +1,175 @@
+"""CSV files of collectives' times, as arXiv 2509.22832 publishes them, as samples of a cluster model.
+
+    allreduce_fp16_2_4.csv, H100_allgather_large_fp16.csv        shape,nodes,GPUsPerNode,dur(us)
+
+A file's name says the GPU, if it says one, the collective, and the type of an element, fp16 if it says none; what
+follows says nothing. `shape` counts the elements that a rank passes in: of an all-gather its own part, of a
+reduce-scatter the parts of all. A column GPU is allowed. Of equal rows one counts, as a folder often has a file of all
+layouts beside one of each.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+from prismdbg.errors import CapsuleError, UsageError, quoted
+from prismdbg.model.meanwhile import one_by_one
+from prismdbg.predict.samples.sample_folder import TIMES, numbers, read_rows
+from prismdbg.predict.samples.samples import Phase, Samples
+from prismdbg.simulate.cluster.calibration import Sample
+from prismdbg.simulate.cluster.cluster import ClusterModel
+from prismdbg.simulate.cluster.transfer import SEND, Geometry
+from prismdbg.simulate.quantities import LONGEST_NS
+
+OPS: Mapping[str, str] = {
+    "allreduce": "all_reduce",
+    "allgather": "all_gather",
+    "reducescatter": "reduce_scatter",
+    "p2p": SEND,
+}
+_NAME = re.compile(r"(?:(?P<gpu>.+)_)?(?P<op>all_?reduce|all_?gather|reduce_?scatter|p2p)(?P<rest>_.*)?")
+_WIDE = re.compile(r"_fp32(_|$)")
+_PLACES = {"nodes", "GPUsPerNode"}
+_COLUMNS = ("shape", "nodes", "GPUsPerNode")
+_GPU = "GPU"
+_TIMES = tuple(name for name, phase in TIMES.items() if phase is Phase.WHOLE)
+_FORM = f"the columns are {', '.join(_COLUMNS)} and {' or '.join(_TIMES)}"
+_MOST_RANKS = 1 << 24
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CollectiveTimes:
+    """gpu: empty where no file names one. left_out: files of a folder that are no files of collectives."""
+
+    samples: tuple[Sample, ...]
+    gpu: str
+    left_out: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    path: Path
+    line: int
+    gpu: str
+    op: str
+    where: Geometry
+    size_bytes: int
+    time_ns: int
+
+
+def read_collectives(paths: Sequence[Path]) -> CollectiveTimes:
+    """Of files, and of those of folders. UsageError where there is nothing to read; CapsuleError where a file is
+    damaged."""
+    files, left_out = _files(paths)
+    found: dict[tuple[str, Geometry, int], set[int]] = {}
+    named: _Row | None = None
+    for path in one_by_one(files, "reading the times of collectives"):
+        for row in _rows(path):
+            if named is not None and row.gpu and row.gpu != named.gpu:
+                _fail(
+                    path,
+                    row.line,
+                    f"the GPU is {row.gpu!r}, and {named.gpu!r} in {named.path}",
+                    "give files of one GPU",
+                )
+            named = named or (row if row.gpu else None)
+            found.setdefault((row.op, row.where, row.size_bytes), set()).add(row.time_ns)
+    return CollectiveTimes(
+        samples=tuple(
+            Sample(op=op, where=where, size_bytes=size_bytes, times_ns=tuple(sorted(times_ns)))
+            for (op, where, size_bytes), times_ns in found.items()
+        ),
+        gpu="" if named is None else named.gpu,
+        left_out=tuple(left_out),
+    )
+
+
+def not_used(ops: Path, samples: Iterable[Samples], cluster_path: Path, cluster: ClusterModel) -> str:
+    """What is to be said of times of collectives among those of operators; empty where the cluster has them, too."""
+    known = {op for tier in cluster.tiers for op in tier.measured}
+    names = sorted(s.operator for s in samples if set(s.columns) >= _PLACES and _op(s.operator) not in known)
+    if not names:
+        return ""
+    return (
+        f"{ops}: not used: {', '.join(names)}: times of collectives come from {cluster_path}; "
+        f"prismdbg calibrate --from {ops} -o FILE makes a cluster file from them"
+    )
+
+
+def _op(stem: str) -> str:
+    """Empty where the name of a file is not that of a collective."""
+    match = _NAME.fullmatch(stem)
+    return OPS[match["op"].replace("_", "")] if match else ""
+
+
+def _files(paths: Sequence[Path]) -> tuple[list[Path], list[str]]:
+    files: list[Path] = []
+    left_out: list[str] = []
+    for path in paths:
+        if not path.exists():
+            raise UsageError(f"no such file or directory: {path}", hint="give a folder of CSV files, or a file")
+        inside = sorted(path.glob("*.csv")) if path.is_dir() else []
+        chosen = [each for each in inside if _op(each.stem) or set(read_rows(each)[0]) >= _PLACES]
+        if path.is_dir() and not chosen:
+            raise UsageError(f"{path}: no times of collectives", hint=f"add for instance allreduce_fp16.csv: {_FORM}")
+        files += chosen if path.is_dir() else [path]
+        left_out += [each.name for each in inside if each not in chosen]
+    return list(dict.fromkeys(files)), left_out
+
+
+def _rows(path: Path) -> Iterator[_Row]:
+    match = _NAME.fullmatch(path.stem)
+    if match is None:
+        _fail(path, 1, "times of an unknown collective", f"begin the file's name with {', '.join(OPS)}, or with GPU_")
+    header, rows = read_rows(path)
+    _check_header(path, header)
+    if not rows:
+        raise CapsuleError(f"{path} contains no times", hint="leave the file out, or measure it again")
+    op, item_bytes = OPS[match["op"].replace("_", "")], 4 if _WIDE.search(match["rest"] or "") else 2
+    names = [name for name in header if name != _GPU]
+    for line, row in rows:
+        values = dict(zip(header, row, strict=False))
+        gpu = values.get(_GPU, match["gpu"] or "").strip()
+        known = numbers(path, names, line, [text for name, text in zip(header, row, strict=False) if name != _GPU])
+        yield _row(path, line, gpu, op, item_bytes, dict(zip(names, known, strict=True)))
+
+
+def _check_header(path: Path, header: Sequence[str]) -> None:
+    if len(set(header)) != len(header):
+        _fail(path, 1, f"a column occurs twice: {', '.join(header)}", "leave one")
+    if unknown := [name for name in header if name not in (*_COLUMNS, *_TIMES, _GPU)]:
+        _fail(path, 1, f"unknown column: {quoted(unknown[0])[1:-1]}", _FORM)
+    if missing := [name for name in _COLUMNS if name not in header]:
+        _fail(path, 1, f"column {missing[0]} is missing", _FORM)
+    if len(set(header) & set(_TIMES)) != 1:
+        _fail(path, 1, f"{'several columns' if set(header) & set(_TIMES) else 'no column'} of times", _FORM)
+
+
+def _row(path: Path, line: int, gpu: str, op: str, item_bytes: int, at: Mapping[str, float]) -> _Row:
+    nodes, local = at["nodes"], at["GPUsPerNode"]
+    members = nodes * local
+    if broken := [name for name in _COLUMNS if not at[name].is_integer()]:
+        _fail(path, line, f"{broken[0]} is {at[broken[0]]:g}, not a whole number", "correct the line")
+    if members < 2:
+        _fail(path, line, f"{nodes:g} x {local:g} is a single rank", "leave the line out")
+    if members > _MOST_RANKS:
+        _fail(path, line, f"{nodes:g} x {local:g} are more ranks than {_MOST_RANKS:,}", "correct the line")
+    if op == SEND and members != 2:
+        _fail(path, line, f"p2p is between two ranks, not {members:g}", "give 1 x 2 or 2 x 1")
+    size_bytes = round(item_bytes * at["shape"] * (members if op == "all_gather" else 1))
+    if size_bytes >= 1 << 62:
+        _fail(path, line, f"{size_bytes:,} bytes are beyond 64 bits", "correct the line")
+    time_ns = max(round(1_000 * next(at[name] for name in _TIMES if name in at)), 1)
+    if time_ns > LONGEST_NS:
+        _fail(path, line, "its time is longer than a month", "give microseconds")
+    across = int(nodes > 1)
+    where = Geometry(members=int(members), tier=across, nodes=int(nodes), local=int(local), sharing=across)
+    return _Row(path, line, gpu, op, where, size_bytes, time_ns)
+
+
+def _fail(path: Path, line: int, problem: str, hint: str) -> NoReturn:
+    raise CapsuleError(f"{path}, line {line}: {problem}", hint=hint)
