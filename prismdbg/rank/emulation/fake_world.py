@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 import torch
 import torch.distributed as dist
+from torch._C._distributed_c10d import FakeProcessGroup
 from torch.distributed import device_mesh
 from torch.distributed import distributed_c10d as c10d
 
@@ -61,6 +62,7 @@ def install(make_store: Callable[[], Any] = IsolatedStore, real: Real | None = N
 
     c10d.rendezvous = _rendezvous(store)
     c10d._store_based_barrier = lambda *_, **__: None
+    dist.ProcessGroup._get_backend_name = _shown(dist.ProcessGroup._get_backend_name)
     c10d._new_process_group_helper = _without_sockets(c10d._new_process_group_helper, store, real)
     c10d.split_group = dist.split_group = device_mesh.split_group = _split(c10d.split_group)
 
@@ -101,14 +103,14 @@ def _without_sockets(
         *args: Any,
         **kwargs: Any,
     ) -> Any:
-        kwargs.pop("backend_options", None)
         lone = store_of()
 
         def build(meeting: Any) -> Any:
             kind = dist.Backend("fake" if meeting is None else "gloo")
             given = lone if meeting is None else meeting
+            own = {**kwargs, "backend_options": _options(kwargs.get("timeout")) if meeting is None else None}
             with _unwrapped():
-                return original(group_size, group_rank, ranks, kind, given, *args, **kwargs)[0]
+                return original(group_size, group_rank, ranks, kind, given, *args, **own)[0]
 
         is_member = group_rank is not None and group_rank >= 0
         if real is None or not is_member:
@@ -118,15 +120,37 @@ def _without_sockets(
         if group is not None and group in c10d._world.pg_map:
             if (timeout := kwargs.get("timeout")) is not None:
                 _timeouts[group.group_name] = timeout
-            name = str(backend)
-            shown = "gloo" if name == "undefined" or ":" in name else name
-            c10d._world.pg_map[group] = (dist.Backend(shown), lone)
-            c10d._world.pg_backend_config[group] = (
-                "cpu:gloo" if name == "undefined" else str(c10d.BackendConfig(backend))
-            )
+            c10d._world.pg_map[group] = (dist.Backend(str(backend)), lone)
+            c10d._world.pg_backend_config[group] = str(c10d.BackendConfig(backend))
         return group, lone
 
     return helper
+
+
+def _options(timeout: timedelta | None) -> Any:
+    """Of a fake backend; without them torch 2.15 has none at all."""
+    options: Any = FakeProcessGroup.Options()  # type: ignore[call-arg]
+    if timeout is not None:
+        options._timeout = timeout
+    return options
+
+
+def _shown(original: Callable[[Any], str]) -> Callable[[Any], str]:
+    """The type of the backend that the program chose: torch chooses collectives by it, and has "custom" here."""
+
+    def name(group: Any) -> str:
+        config = c10d._world.pg_backend_config.get(group)
+        return _default_type(config) if config else original(group)
+
+    return name
+
+
+def _default_type(config: str) -> str:
+    """Of a group with these backends, as `cpu:gloo,cuda:nccl`: a device's comes before the host's."""
+    by_device = dict(part.split(":", 1) for part in config.split(","))
+    backend = by_device[min(by_device, key=lambda device: device == "cpu")]
+    kind: Any = dist.Backend.backend_type_map.get(backend, dist.ProcessGroup.BackendType.CUSTOM)
+    return str(kind.name).lower()
 
 
 def _split(original: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,6 +1,7 @@
 """Fills received tensors by assumption: as if peers sent what this rank sends, zeros, or noise. All values are defined.
 
-In place and without temporary copies of the program's size wherever torch allows it.
+In place and without temporary copies of the program's size wherever torch allows it. Views are detached before they are
+written, as the tensors are: of what was made in inference mode torch lets only that be written outside it.
 """
 
 from __future__ import annotations
@@ -92,7 +93,7 @@ def tile(target: torch.Tensor, source: torch.Tensor) -> None:
         return
     whole, rest = divmod(target.numel(), source.numel())
     if rest == 0 and target.is_contiguous():
-        target.view(whole, -1).copy_(source.reshape(1, -1).expand(whole, -1))
+        target.view(whole, -1).detach().copy_(source.reshape(1, -1).expand(whole, -1))
         return
     flat = source.reshape(-1)
     target.copy_(flat.repeat(whole + bool(rest))[: target.numel()].view(target.shape))
@@ -106,7 +107,7 @@ def balanced(outputs: list[torch.Tensor], inputs: list[torch.Tensor]) -> None:
     for tensor in outputs:
         count = tensor.numel()
         tensor.fill_(share)
-        tensor.view(-1)[: min(rest, count)] += 1
+        tensor.view(-1)[: min(rest, count)].detach().add_(1)
         rest -= min(rest, count)
 
 
@@ -127,7 +128,7 @@ def noise(outputs: list[torch.Tensor], seed: int, mean: float = 0.0, deviation: 
             values = torch.empty(tensor.shape, device=tensor.device).normal_(mean, deviation, generator=generator)
             tensor.copy_(values.to(tensor.dtype))
         else:
-            target = torch.view_as_real(tensor) if tensor.is_complex() else tensor
+            target = torch.view_as_real(tensor).detach() if tensor.is_complex() else tensor
             target.normal_(mean, deviation, generator=generator)
 
 

@@ -317,9 +317,8 @@ def _backend_of(group: Any) -> str:
     backend = str(c10d._world.pg_map.get(group, ("", None))[0])
     if backend != "undefined":
         return backend
-    with contextlib.suppress(RuntimeError):  # no backend is bound to this type of device (yet)
-        return ",".join(sorted({group._get_backend(device).name() for device in group._device_types})) or backend
-    return backend
+    config = str(c10d._world.pg_backend_config.get(group, ""))
+    return ",".join(sorted({part.rpartition(":")[2] for part in config.split(",")})) or backend
 
 
 def _world_size() -> int:

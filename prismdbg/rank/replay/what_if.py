@@ -210,7 +210,7 @@ def _slots(call: Call) -> Iterator[tuple[int, torch.Tensor, torch.Tensor | None]
     elif movement is Movement.ALL_GATHER:
         for whole, own in zip(outputs, inputs, strict=True):
             for peer, part in enumerate(whole.view(call.size, -1)):
-                yield peer, part, own.reshape(-1)
+                yield peer, part.detach(), own.reshape(-1)
     elif movement is Movement.ALL_TO_ALL:
         for peer, (target, own) in enumerate(zip(call.parts_received, call.parts_sent, strict=True)):
             yield peer, target.detach(), own.detach() if own.shape == target.shape else None

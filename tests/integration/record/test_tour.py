@@ -14,7 +14,7 @@ import pytest
 from bitwise import differences, load
 from gloo_works import expected_works, is_refused
 from jobs import Recorded, forked, plain_environment, record, replay, run
-from tour_phases.refusals import expected_refusals
+from tour_phases.refusals import NO_LISTS_IN_ALL_TO_ALL, expected_refusals
 
 from prismdbg.jobs.injection import cache_dir
 from prismdbg.model.collective import Collective, State
@@ -121,8 +121,8 @@ def _in_runs(ops: list[str]) -> list[tuple[str, int]]:
 @pytest.mark.parametrize("rank", RANKS)
 def test_every_record_is_whole(tour: RecordedTour, rank: int) -> None:
     log = tour.recorded.log(rank)
-    gloo_has_no_lists = "all_to_all" in expected_refusals()
-    assert [c.op for c in log.collectives if is_refused(c)] == ["alltoall_"] * gloo_has_no_lists
+    without_lists = [*expected_refusals().values()].count(NO_LISTS_IN_ALL_TO_ALL)
+    assert [c.op for c in log.collectives if is_refused(c)] == ["alltoall_"] * without_lists
     assert [note.data for note in log.notes if note.kind == "lost"] == []
     assert [c.record_id for c in log.collectives] == list(range(len(log.collectives)))
     made = [c for c in log.collectives if not is_refused(c)]

@@ -5,10 +5,11 @@ from datetime import timedelta
 
 import torch
 import torch.distributed as dist
+import torch.distributed.nn.functional as distnn
 from torch import Tensor
 
 from tour_phases.place import Place
-from tour_phases.refusals import SPLIT_WITHOUT_DEVICE, refusal
+from tour_phases.refusals import NO_LISTS_IN_ALL_TO_ALL, SPLIT_WITHOUT_DEVICE, refusal
 
 
 def new_group(at: Place) -> Tensor:
@@ -28,6 +29,18 @@ def new_subgroups(at: Place) -> list[Tensor]:
     else:
         dist.recv(y, peer, group=mine)
     return [x, y]
+
+
+def backend_by_device(at: Place) -> Tensor | str:
+    """torch's gradient of all_gather depends on the name of the group's backend, and `cpu:gloo` is not `gloo`."""
+    x = at.counted(4).requires_grad_()
+    group = dist.new_group(backend="cpu:gloo")
+    try:
+        torch.stack(list(distnn.all_gather(x, group))).square().sum().backward()
+    except RuntimeError as error:
+        return refusal(error, NO_LISTS_IN_ALL_TO_ALL)
+    assert x.grad is not None
+    return x.grad
 
 
 def group_roots(at: Place) -> Tensor:

@@ -10,7 +10,7 @@ def expected_refusals() -> dict[str, str]:
     """The phases that this torch refuses, by name, and what it says. It must make the calls of all other phases."""
     refused = {}
     if torch.__version__ < (2, 12):
-        refused["all_to_all"] = NO_LISTS_IN_ALL_TO_ALL
+        refused["all_to_all"] = refused["backend_by_device"] = NO_LISTS_IN_ALL_TO_ALL
     if torch.__version__ < (2, 15):
         refused["split_group"] = SPLIT_WITHOUT_DEVICE
     return refused

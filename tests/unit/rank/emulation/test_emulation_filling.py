@@ -122,6 +122,21 @@ def test_noise_fills_what_is_not_contiguous() -> None:
     assert base[:, 1::2].isnan().all()
 
 
+def test_what_was_made_in_inference_mode_is_filled() -> None:
+    """By a thread that is not in that mode: a backend writes the memory."""
+    with torch.inference_mode():
+        gathered, counts, noisy = (
+            torch.zeros(4),
+            torch.zeros(2, dtype=torch.int64),
+            torch.zeros(2, dtype=torch.complex64),
+        )
+    outputs = [t.detach() for t in (gathered, counts, noisy)]
+    filling.tile(outputs[0], torch.tensor([1.0, 2.0]))
+    filling.balanced([outputs[1]], [torch.tensor([3])])
+    filling.noise([outputs[2]], seed=1)
+    assert (gathered.tolist(), counts.tolist(), bool(noisy.all())) == ([1, 2, 1, 2], [2, 1], True)
+
+
 def test_poured_bytes_fit_or_leave_zeros() -> None:
     x = torch.full((4,), 9, dtype=torch.int16)
     filling.pour(x, b"\x01\x00\x02\x00")

@@ -31,6 +31,7 @@ def test_no_group_waits_for_ranks_and_the_level_stays(level: str) -> None:
 
 TIMEOUTS = """
 from datetime import timedelta
+import torch
 import torch.distributed as dist
 from prismdbg.rank.emulation import fake_world
 if {before}:
@@ -41,15 +42,51 @@ else:
     dist.init_process_group("gloo", rank=1, world_size=4, timeout=timedelta(seconds=7))
 groups = [dist.group.WORLD, dist.new_group([dist.get_rank()], timeout=timedelta(seconds=5)), dist.new_group()]
 print(*(fake_world.timeout_of(group).total_seconds() for group in groups))
+backends = [group._get_backend(torch.device("cpu")) for group in groups]
+print(*(backend.options._timeout.total_seconds() for backend in backends))
 """
 
 
 @pytest.mark.parametrize("before", [False, True])
 def test_a_group_has_the_timeout_that_the_program_gave_it(before: bool) -> None:
-    """Whether it was made before, as in a restored rank, or in this world."""
+    """Whether it was made before, as in a restored rank, or in this world. Pipelines ask its backend for it."""
     program = TIMEOUTS.format(before=before)
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
-    assert ran.stdout.split() == ["7.0", "5.0", "1800.0"], ran.stderr
+    assert ran.stdout.splitlines() == ["7.0 5.0 1800.0"] * 2, ran.stderr
+
+
+BACKENDS = """
+import sys
+import torch.distributed as dist
+where = {"store": dist.HashStore(), "rank": 0, "world_size": 1}
+if sys.argv[1] == "fake":
+    from prismdbg.rank.emulation import fake_world
+    where = {"rank": 1, "world_size": 2}
+    fake_world.install()
+dist.init_process_group(sys.argv[2] or None, **where)
+others = [dist.new_group([dist.get_rank()], backend=name) for name in (None, "cpu:gloo", "gloo")]
+for group in (dist.group.WORLD, *others):
+    asked = dist.get_backend(group), dist.get_backend_config(group), dist.get_backend(group) is dist.Backend.GLOO
+    print(*asked, group._get_backend_name())
+"""
+
+
+def _shown(world: str, backend: str) -> str:
+    line = [sys.executable, "-c", BACKENDS, world, backend]
+    ran = subprocess.run(line, capture_output=True, text=True, timeout=60, check=False)
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout
+
+
+@pytest.mark.parametrize("backend", ["", "gloo", "cpu:gloo", "cpu:gloo,cuda:gloo"])
+def test_a_group_names_its_backend_as_a_real_one_does(backend: str) -> None:
+    """torch itself chooses its collectives by these names."""
+    assert _shown("fake", backend) == _shown("real", backend)
+
+
+def test_a_group_names_a_backend_that_this_machine_lacks() -> None:
+    world, *_ = _shown("fake", "cpu:gloo,cuda:nccl").splitlines()
+    assert world == "cpu:gloo,cuda:nccl cpu:gloo,cuda:nccl False nccl"
 
 
 MESH = """

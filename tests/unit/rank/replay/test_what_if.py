@@ -77,6 +77,14 @@ def test_when_all_echo_it_is_what_synthesized_peers_answer(kind: str) -> None:
         assert torch.equal(got, wanted)
 
 
+@pytest.mark.parametrize("kind", EACH_KIND)
+def test_what_was_made_in_inference_mode_is_filled_too(kind: str) -> None:
+    with torch.inference_mode():
+        made = EACH_KIND[kind]()
+    expected = answered(EACH_KIND[kind](), answer="zeros")
+    assert [t.tolist() for t in answered(made, answer="zeros")] == [t.tolist() for t in expected]
+
+
 def in_ddp(action: Callable[[], object]) -> None:
     """As if DistributedDataParallel called it."""
     code = compile("action()", "/v/site-packages/torch/nn/parallel/distributed.py", "exec")
