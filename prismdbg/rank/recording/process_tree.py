@@ -13,6 +13,8 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import sys
+import time
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
@@ -52,28 +54,50 @@ def launch(above: list[Process]) -> dict[str, Process]:
 
 def mark(config: RankConfig, rank: int, world_size: int) -> None:
     """Tells the processes above and below that this one is a rank."""
-    path = Path(config.socket_dir) / f"{os.getpid()}-{_namespace()}{_MARK}"
     job = {"world_size": world_size, "place": _meeting_place()}
-    about = {"rank": rank, **job, "process": _this(), "ancestors": ancestors()}
-    with contextlib.suppress(OSError):
-        path.with_suffix(".tmp").write_text(json.dumps(about))
-        path.with_suffix(".tmp").replace(path)
+    _write(config, {"rank": rank, **job, "process": _this(), "ancestors": ancestors()})
+
+
+def mark_without_group(config: RankConfig) -> None:
+    """This process has destroyed its process groups: what it starts from now on has a job of its own."""
+    with contextlib.suppress(OSError, ValueError):
+        _write(config, {**json.loads(_own_mark(config).read_text()), "left_ticks": _now_ticks()})
 
 
 def rank_above(config: RankConfig, rank: int, world_size: int) -> int | None:
-    """The rank that has started this process, itself or through others, and not as a rank of its own job. None also
-    where this one's job is the larger one: a program may train alone before it starts a job."""
+    """The rank that has started this process, itself or through others, as no rank."""
     above = ancestors()
-    job = (world_size, _meeting_place())
     for one in _marks(config):
-        is_of_its_job = (one["world_size"], one["place"]) == job and one["rank"] != rank
-        if one["process"] in above and one["world_size"] >= world_size and not is_of_its_job:
+        if one["process"] in above and not _starts_ranks(one, rank, world_size):
             return int(one["rank"])
     return None
 
 
+def _starts_ranks(one: Mapping[str, Any], rank: int, world_size: int) -> bool:
+    """Whether this process, below that rank, is a rank, too: of a larger job, for a program may train alone before it
+    starts one; of the same job; or of one that comes after it, as a training after a test of the network."""
+    is_of_its_job = (one["world_size"], one["place"]) == (world_size, _meeting_place()) and one["rank"] != rank
+    left_ticks: int = one.get("left_ticks", sys.maxsize)
+    return world_size > one["world_size"] or is_of_its_job or own_start_ticks() >= left_ticks
+
+
 def has_ranks_below(config: RankConfig) -> bool:
     return any(_this() in one["ancestors"] for one in _marks(config))
+
+
+def _write(config: RankConfig, about: Mapping[str, Any]) -> None:
+    with contextlib.suppress(OSError):
+        path = _own_mark(config)
+        path.with_suffix(".tmp").write_text(json.dumps(about))
+        path.with_suffix(".tmp").replace(path)
+
+
+def _own_mark(config: RankConfig) -> Path:
+    return Path(config.socket_dir) / f"{os.getpid()}-{_namespace()}{_MARK}"
+
+
+def _now_ticks() -> int:
+    return time.clock_gettime_ns(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK") // 1_000_000_000
 
 
 def _meeting_place() -> str:

@@ -77,7 +77,7 @@ class Recording:
         self.outcomes = Outcomes()
         self.clock_reads = clock_reads.READS
         self.memory = MemoryFromStart(config, own_start_ticks()) if config.memory else None
-        self._opening = False
+        self._opening = self._is_without_group = False
         self._publishing = threading.Lock()  # either the log is open, or the program goes on without
 
     @property
@@ -251,11 +251,23 @@ class Recording:
         """Before the first record of a group: opens the log, then says who is in the group."""
         try:
             if self.ensure_open():
+                self._mark_with_group()
                 self.recorder.append(Kind.GROUP, json_text.dump(describe_group(group)).encode())
         except Exception as error:
             if is_for_the_program(error):
                 raise
             self.give_up(f"a group could not be described: {error}")
+
+    def new_world(self, suffix: str) -> None:
+        """All process groups are destroyed. Names of later ones end with `suffix` (`c10d/worlds.py`)."""
+        self.recorder.new_world(suffix)
+        self._is_without_group = True
+        process_tree.mark_without_group(self.config)
+
+    def _mark_with_group(self) -> None:
+        if self._is_without_group:
+            self._is_without_group = False
+            process_tree.mark(self.config, self.rank, _world_size())
 
     def on_step(self, step: int, source: StepSource) -> None:
         try:

@@ -69,3 +69,10 @@ def test_a_rank_that_starts_the_others_is_a_rank_when_it_raises(tmp_path: Path) 
         assert ended.code == 1 and [folder.name for folder in job.run.rank_folders()] == ["0", "1"]
         (incident,) = job.supervisor["incidents"]
         assert (incident["text"], incident["ranks"]) == ("RuntimeError: rank 0 fails", [0]), incident
+
+
+def test_a_training_below_a_rank_that_has_destroyed_its_group_is_recorded(tmp_path: Path) -> None:
+    with recording(forked(PARTS / "preflight_then_trains.py", tmp_path / "met", ranks=2), tmp_path) as job:
+        ended = job.end()
+        assert ended.code == 0, ended.output[-3000:]
+        assert [folder.name for folder in job.run.rank_folders()] == ["0", "0.1", "1", "1.1"]

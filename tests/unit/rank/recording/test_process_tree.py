@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from prismdbg.rank.recording import process_tree
+from prismdbg.rank.recording.own_process import own_start_ticks
 from prismdbg.settings.process_stat import start_ticks
 from prismdbg.settings.rank_config import Mode, RankConfig
 
@@ -48,6 +49,8 @@ def test_the_parent_is_the_first_of_those_above() -> None:
         ({}, 0, 2, None),  # a rank of the same job: its launcher becomes a rank itself
         ({"place": "localhost:29501"}, 0, 2, 1),
         ({"world_size": 4}, 0, 2, 1),
+        ({"left_ticks": own_start_ticks()}, 1, 2, None),  # it had destroyed its groups
+        ({"left_ticks": own_start_ticks() + 1}, 1, 2, 1),  # it still had them then
     ],
 )
 def test_a_rank_above(about: dict[str, Any], rank: int, world_size: int, above: int | None, config: RankConfig) -> None:
@@ -77,6 +80,19 @@ def test_a_rank_marks_itself(config: RankConfig, monkeypatch: pytest.MonkeyPatch
     assert process_tree.rank_above(config, 1, 2) == 1
     monkeypatch.setattr(process_tree, "_this", lambda: PARENT)
     assert process_tree.has_ranks_below(config)
+
+
+def test_a_rank_may_destroy_its_groups_and_make_others(config: RankConfig) -> None:
+    process_tree.mark_without_group(config)
+    assert not list(Path(config.socket_dir).iterdir()), "it was no rank"
+    process_tree.mark(config, 1, 2)
+    (mark,) = Path(config.socket_dir).iterdir()
+    had = json.loads(mark.read_text())
+    process_tree.mark_without_group(config)
+    left = json.loads(mark.read_text()).pop("left_ticks")
+    assert own_start_ticks() <= left <= process_tree._now_ticks()
+    process_tree.mark(config, 1, 2)
+    assert json.loads(mark.read_text()) == had
 
 
 def test_a_rank_without_a_folder_for_its_mark_goes_on(config: RankConfig) -> None:
