@@ -132,7 +132,6 @@ class RankJson(TypedDict, total=False):
     node: Word  # of a job with several supervisors: whose rank it is
     started_ticks: Count
     started_ns: Count
-    ancestors: Annotated[list[_Process], few]  # the parent first
     agent: _Process  # of torchrun, which starts the rank and restarts it
     worker: _Process  # what the agent started: the rank, or what runs it
     uid: Annotated[int, between(0, MAX_UID)]

@@ -79,7 +79,7 @@ def _record(config: RankConfig) -> None:
     recording.opened_files.install()
     recording.outcomes.install()
     recorder.on_group(recording.on_group)
-    worlds.follow(recorder.new_world)
+    worlds.follow(recording.new_world)
     BackwardPass(recorder.backward).install()
     recorder.mode(1)
     unknown_ops.install(unknown)
@@ -102,9 +102,10 @@ def _serve(recording: Any, path: Path) -> None:
 
 
 def _may_be_a_rank(config: RankConfig) -> bool:
-    """A launcher raises when its workers do, and a worker of a rank inherits its environment: neither is a rank."""
+    """A launcher raises when its workers do, and a worker of a rank inherits its environment: neither is a rank. A rank
+    may have started others, too, but then it is in their group."""
     is_started_as_one = "RANK" in os.environ and multiprocessing.parent_process() is None
-    return is_started_as_one and not process_tree.has_ranks_below(config)
+    return is_started_as_one and (dist.is_initialized() or not process_tree.has_ranks_below(config))
 
 
 def _in_child(recording: Any) -> None:

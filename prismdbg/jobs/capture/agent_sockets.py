@@ -20,6 +20,7 @@ from prismdbg.settings.process_stat import start_ticks
 HOMES = (Path("/run"), Path("/tmp"))  # the first one that its user may write to holds the folders
 KEPT_S = 3600.0  # where it cannot be known whether the maker lives
 _UNKNOWN = "unknown"
+_LEFT = ("*.lock", "*.opened*", "*.rank", "*.tmp")  # by ranks, beside their sockets
 
 
 def make_socket_dir() -> Path:
@@ -58,7 +59,7 @@ def remove_dead(base: Path) -> None:
         with contextlib.suppress(OSError):
             sockets = list(folder.glob("*.sock"))
             if _is_abandoned(folder) and not any(map(answers, sockets)):
-                for path in (*sockets, *folder.glob("*.lock"), *folder.glob("*.opened*")):
+                for path in (*sockets, *(file for ours in _LEFT for file in folder.glob(ours))):
                     path.unlink(missing_ok=True)
                 folder.rmdir()
 

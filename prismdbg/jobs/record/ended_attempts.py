@@ -11,8 +11,10 @@ from typing import Any
 
 from prismdbg.capsule.log import format as fmt
 from prismdbg.capsule.rank_json import variables_of
+from prismdbg.errors import CapsuleError
 from prismdbg.jobs.capture.capture import needed_by_captures
 from prismdbg.jobs.storage.run_folder import RunFolder, attempt_of, rank_of, read_if_whole
+from prismdbg.log.columns import LAST_BYTES, read_columns
 from prismdbg.log.folding import fold
 from prismdbg.log.summary import summarize
 
@@ -39,9 +41,20 @@ class _Start:
         return cls(job, int(count) if job else 0, rank.get("agent", ()), rank.get("worker", ()))
 
     def restarts(self, earlier: _Start) -> bool:
-        if self.agent and self.agent == earlier.agent:
+        if not self.job or self.job != earlier.job:
+            return False
+        if self.agent and self.agent == earlier.agent and self.worker != earlier.worker:
             return _began(self.worker) > _began(earlier.worker)
-        return bool(self.job) and self.job == earlier.job and self.count > earlier.count
+        return self.count > earlier.count  # also of a torchrun below a worker of another one
+
+
+def _exit_code(folder: Path) -> int | None:
+    """That the log ends with; None where it does not say one."""
+    try:
+        codes = [note.data.get("code") for note in read_columns(folder, LAST_BYTES).notes if note.kind == "exit"]
+    except (CapsuleError, OSError):
+        return None
+    return codes[-1] if codes else None
 
 
 def _began(process: Sequence[int]) -> int:
@@ -58,6 +71,7 @@ class EndedAttempts:
         self._log_bytes = log_bytes
         self._done: set[str] = set()
         self._starts: dict[str, _Start] = {}
+        self._ended_well: dict[str, bool] = {}
 
     def reduce_one(self, folders: Iterable[Path], ended: set[str]) -> None:
         """`ended`: names of folders whose process is gone. One of them at most, for it may take a while. To be called
@@ -75,15 +89,26 @@ class EndedAttempts:
             for attempts in by_rank.values()
             if len(attempts) > KEPT
             for folder in sorted(attempts, key=lambda one: attempt_of(one.name))[:-KEPT]
-            if folder.name in ended - self._done and self._restarts_of(folder, attempts) >= KEPT
+            if folder.name in ended - self._done and self._restarts_of(folder, attempts, ended) >= KEPT
         ]
         captured = needed_by_captures(self._run) if older else {}
         return next((folder for folder in older if folder.name not in captured), None)
 
-    def _restarts_of(self, folder: Path, attempts: Iterable[Path]) -> int:
-        """By its launcher. Jobs that a script starts one after the other, or beside each other, have the same ranks."""
+    def _restarts_of(self, folder: Path, attempts: Iterable[Path], ended: set[str]) -> int:
+        """By its launcher. Jobs that a script starts one after the other, or beside each other, have the same ranks; so
+        have those that one process launches (`elastic_launch`). What ended well is not restarted."""
         start = self._start(folder)
-        return sum(self._start(other).restarts(start) for other in attempts)
+        restarts = [other for other in attempts if self._start(other).restarts(start)]
+        chain = [folder, *sorted(restarts, key=lambda one: attempt_of(one.name))]
+        ends = (number for number, one in enumerate(chain) if self._has_ended_well(one, ended))
+        return next(ends, len(restarts))
+
+    def _has_ended_well(self, folder: Path, ended: set[str]) -> bool:
+        if folder.name not in ended:
+            return False
+        if folder.name not in self._ended_well:
+            self._ended_well[folder.name] = _exit_code(folder) == 0
+        return self._ended_well[folder.name]
 
     def _start(self, folder: Path) -> _Start:
         if folder.name not in self._starts:

@@ -26,19 +26,23 @@ def last_generation(folders: Sequence[Path]) -> list[Path]:
     newest = {rank_of(folder): folder for folder in sorted(folders, key=lambda one: attempt_of(one.name))}
     if len(newest) == len(last):
         return last
-    described = [read_if_whole(folder / "rank.json") for folder in last]
+    about = {folder: read_if_whole(folder / "rank.json") for folder in last}
+    described = list(about.values())
     began_ns = max(int(rank.get("started_ns", 0)) for rank in described)
     world_size = max(int(rank.get("world_size", 0)) for rank in described)
     others = [folder for rank, folder in newest.items() if rank < world_size and folder not in last]
     if not others or not began_ns:
         return last
-    places = {meeting_place(folder) for folder in last}
-    ran_with = [
-        one
-        for one in others
-        if meeting_place(one) in places and not _is_replaced(one, folders) and _last_word_ns(one) >= began_ns
-    ]
-    return sorted([*last, *ran_with], key=rank_of)
+    about |= {folder: read_if_whole(folder / "rank.json") for folder in folders if folder not in about}
+    places = {_meeting_place(rank) for rank in described}
+    began = _last_starts(about.values())
+
+    def ran_with_them(folder: Path) -> bool:
+        rank = about[folder]
+        is_replaced = "agent" in rank and began[_agent(rank)] > _began(rank)
+        return _meeting_place(rank) in places and not is_replaced and _last_word_ns(folder) >= began_ns
+
+    return sorted([*last, *filter(ran_with_them, others)], key=rank_of)
 
 
 def as_one_attempt(report: Mapping[str, Any], folders: Iterable[Path], among: Iterable[Path]) -> dict[str, Any]:
@@ -82,20 +86,26 @@ def _list(value: object) -> list[Any]:
 
 def meeting_place(folder: Path) -> str:
     """Where the ranks of its job found each other; empty where that is not known."""
-    environment = variables_of(read_if_whole(folder / "rank.json"))
+    return _meeting_place(read_if_whole(folder / "rank.json"))
+
+
+def _meeting_place(rank: Mapping[str, Any]) -> str:
+    environment = variables_of(rank)
     port = environment.get("MASTER_PORT", "")
     return f"{environment.get('MASTER_ADDR', '')}:{port}" if port else ""
 
 
-def _is_replaced(folder: Path, folders: Iterable[Path]) -> bool:
-    """Whether the agent of torchrun that started this rank has started another one since."""
-    rank = read_if_whole(folder / "rank.json")
-    others = (read_if_whole(other / "rank.json") for other in folders)
-    return "agent" in rank and any(_is_of_the_same(rank, other) and _began(other) > _began(rank) for other in others)
+def _last_starts(ranks: Iterable[Mapping[str, Any]]) -> dict[str, int]:
+    """When each agent of torchrun has last started a worker."""
+    began: dict[str, int] = {}
+    for rank in ranks:
+        began[_agent(rank)] = max(began.get(_agent(rank), 0), _began(rank))
+    return began
 
 
-def _is_of_the_same(rank: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    return all(rank.get(name) == other.get(name) for name in ("agent", "pid_namespace", "boot_id"))
+def _agent(rank: Mapping[str, Any]) -> str:
+    """Which process that was, of which machine."""
+    return repr([rank.get(name) for name in ("agent", "pid_namespace", "boot_id")])
 
 
 def _began(rank: Mapping[str, Any]) -> int:

@@ -3,6 +3,9 @@
 A process below a rank has its environment, and may communicate, too: torch's writer of training checkpoints
 (`async_save` with a process), an evaluation. A launcher may have a RANK that was meant for something else, as in pods
 of Kubeflow's PyTorchJob.
+
+Each rank leaves a mark where the agents listen, also one that is not recorded: that is on a file system of this
+machine, while a file server that has RUN may not answer.
 """
 
 from __future__ import annotations
@@ -10,6 +13,8 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import sys
+import time
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
@@ -22,6 +27,7 @@ from prismdbg.settings.rank_config import RankConfig
 _PARENT = 1  # of the fields of a process
 _RESTARTS = "TORCHELASTIC_RESTART_COUNT"
 _MOST = 64  # processes above
+_MARK = ".rank"  # the end of its name, behind PID and PID namespace
 
 Process = list[int]  # PID and start in clock ticks since boot
 
@@ -46,18 +52,56 @@ def launch(above: list[Process]) -> dict[str, Process]:
     return {}
 
 
-def rank_above(config: RankConfig, world_size: int) -> int | None:
-    """The recorded rank that has started this process, itself or through others. None also where this one's job is the
-    larger one: a program may train alone before it starts a job."""
+def mark(config: RankConfig, rank: int, world_size: int) -> None:
+    """Tells the processes above and below that this one is a rank."""
+    job = {"world_size": world_size, "place": _meeting_place()}
+    _write(config, {"rank": rank, **job, "process": _this(), "ancestors": ancestors()})
+
+
+def mark_without_group(config: RankConfig) -> None:
+    """This process has destroyed its process groups: what it starts from now on has a job of its own."""
+    with contextlib.suppress(OSError, ValueError):
+        _write(config, {**json.loads(_own_mark(config).read_text()), "left_ticks": _now_ticks()})
+
+
+def rank_above(config: RankConfig, rank: int, world_size: int) -> int | None:
+    """The rank that has started this process, itself or through others, as no rank."""
     above = ancestors()
-    for rank in _recorded_here(config):
-        if [rank.get("pid"), rank.get("started_ticks")] in above and rank.get("world_size", 0) >= world_size:
-            return int(rank["rank"])
+    for one in _marks(config):
+        if one["process"] in above and not _starts_ranks(one, rank, world_size):
+            return int(one["rank"])
     return None
 
 
+def _starts_ranks(one: Mapping[str, Any], rank: int, world_size: int) -> bool:
+    """Whether this process, below that rank, is a rank, too: of a larger job, for a program may train alone before it
+    starts one; of the same job; or of one that comes after it, as a training after a test of the network."""
+    is_of_its_job = (one["world_size"], one["place"]) == (world_size, _meeting_place()) and one["rank"] != rank
+    left_ticks: int = one.get("left_ticks", sys.maxsize)
+    return world_size > one["world_size"] or is_of_its_job or own_start_ticks() >= left_ticks
+
+
 def has_ranks_below(config: RankConfig) -> bool:
-    return any(_this() in rank.get("ancestors", ()) for rank in _recorded_here(config))
+    return any(_this() in one["ancestors"] for one in _marks(config))
+
+
+def _write(config: RankConfig, about: Mapping[str, Any]) -> None:
+    with contextlib.suppress(OSError):
+        path = _own_mark(config)
+        path.with_suffix(".tmp").write_text(json.dumps(about))
+        path.with_suffix(".tmp").replace(path)
+
+
+def _own_mark(config: RankConfig) -> Path:
+    return Path(config.socket_dir) / f"{os.getpid()}-{_namespace()}{_MARK}"
+
+
+def _now_ticks() -> int:
+    return time.clock_gettime_ns(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK") // 1_000_000_000
+
+
+def _meeting_place() -> str:
+    return f"{os.environ.get('MASTER_ADDR', '')}:{os.environ.get('MASTER_PORT', '')}"
 
 
 def _this() -> Process:
@@ -73,11 +117,12 @@ def _is_of_torchrun(process: Process) -> bool:
     return any(variable.startswith(f"{_RESTARTS}=".encode()) for variable in given.split(b"\0"))
 
 
-def _recorded_here(config: RankConfig) -> Iterator[Mapping[str, Any]]:
-    """`rank.json` of the ranks of this node, also of those that have ended."""
-    namespace = Path("/proc/self/ns/pid").stat().st_ino
-    for socket in Path(config.socket_dir).glob("*.sock"):
+def _marks(config: RankConfig) -> Iterator[Mapping[str, Any]]:
+    """Of the ranks of this PID namespace, also of those that have ended."""
+    for path in Path(config.socket_dir).glob(f"*-{_namespace()}{_MARK}"):
         with contextlib.suppress(OSError, ValueError):
-            rank = json.loads((Path(config.home) / "ranks" / socket.stem / "rank.json").read_text())
-            if rank.get("pid_namespace") == namespace:
-                yield rank
+            yield json.loads(path.read_text())
+
+
+def _namespace() -> int:
+    return Path("/proc/self/ns/pid").stat().st_ino

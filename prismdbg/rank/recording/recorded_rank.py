@@ -77,7 +77,7 @@ class Recording:
         self.outcomes = Outcomes()
         self.clock_reads = clock_reads.READS
         self.memory = MemoryFromStart(config, own_start_ticks()) if config.memory else None
-        self._opening = False
+        self._opening = self._is_without_group = False
         self._publishing = threading.Lock()  # either the log is open, or the program goes on without
 
     @property
@@ -108,18 +108,12 @@ class Recording:
         """`direct`: the log's file system is one of this machine's."""
         self.pid = os.getpid()
         self.rank = _rank_number()
-        if self.config.ranks and self.rank not in self.config.ranks:
+        config = self.config
+        if config.mode is Mode.RECORD and not self._is_marked():
+            return
+        if config.ranks and self.rank not in config.ranks:
             self._stay_out("not selected")
             return
-        if (
-            self.config.mode is Mode.RECORD
-            and (above := process_tree.rank_above(self.config, _world_size())) is not None
-        ):
-            self._stay_out("started by a rank")
-            if self.rank == 0:  # one line of each job is enough
-                say(f"a process that communicates or trains, and was started by rank {above}, is not recorded")
-            return
-        config = self.config
         claimed = _claim_folder(Path(config.run) / "ranks", self.rank, config.first_attempt)
         folder = claimed
         if config.local:  # the name is the job's, the log is this node's
@@ -158,6 +152,17 @@ class Recording:
             self.note("memory", **self.memory.claim(folder))
         self._listen()
         self._serve(self, socket_path)
+
+    def _is_marked(self) -> bool:
+        """As a rank, before anything of it can fail; False in a process that a rank has started."""
+        world_size = _world_size()
+        if (above := process_tree.rank_above(self.config, self.rank, world_size)) is not None:
+            self._stay_out("started by a rank")
+            if self.rank == 0:  # one line of each job is enough
+                say(f"a process that communicates or trains, and was started by rank {above}, is not recorded")
+            return False
+        process_tree.mark(self.config, self.rank, max(world_size, self.rank + 1))
+        return True
 
     def _stay_out(self, reason: str) -> None:
         self.lost = reason
@@ -246,11 +251,23 @@ class Recording:
         """Before the first record of a group: opens the log, then says who is in the group."""
         try:
             if self.ensure_open():
+                self._mark_with_group()
                 self.recorder.append(Kind.GROUP, json_text.dump(describe_group(group)).encode())
         except Exception as error:
             if is_for_the_program(error):
                 raise
             self.give_up(f"a group could not be described: {error}")
+
+    def new_world(self, suffix: str) -> None:
+        """All process groups are destroyed. Names of later ones end with `suffix` (`c10d/worlds.py`)."""
+        self.recorder.new_world(suffix)
+        self._is_without_group = True
+        process_tree.mark_without_group(self.config)
+
+    def _mark_with_group(self) -> None:
+        if self._is_without_group:
+            self._is_without_group = False
+            process_tree.mark(self.config, self.rank, _world_size())
 
     def on_step(self, step: int, source: StepSource) -> None:
         try:
@@ -335,8 +352,7 @@ def describe_process(rank: int, socket_path: Path, recorder: str) -> dict[str, A
         "boot_id": boot_id(),
         "started_ticks": own_start_ticks(),
         "started_ns": started_ns(),
-        "ancestors": (above := process_tree.ancestors()),
-        **process_tree.launch(above),
+        **process_tree.launch(process_tree.ancestors()),
         "executable": sys.executable,
         "prefix": sys.prefix,
         "base_prefix": sys.base_prefix,

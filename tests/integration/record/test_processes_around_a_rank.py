@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -39,10 +40,39 @@ def test_a_launcher_with_a_rank_in_its_environment_is_no_rank_when_it_raises(tmp
         assert "ChildFailedError" not in said.out and "rank 1" in said.out, said.out
 
 
-def test_a_program_that_a_rank_starts_is_no_rank_when_it_raises(tmp_path: Path) -> None:
-    with recording(forked(PARTS / "helper_fails.py", ranks=2), tmp_path) as job:
+@pytest.mark.parametrize(
+    ("helper", "options", "recorded"), [("fails", (), ["0", "1"]), ("trains", ("--ranks", "0"), ["0"])]
+)
+def test_a_program_that_a_rank_starts_is_no_rank(
+    helper: str, options: tuple[str, ...], recorded: list[str], tmp_path: Path
+) -> None:
+    """Neither when it raises, nor when it trains as rank 0 of its own and only that rank is to be recorded."""
+    with recording(forked(PARTS / "starts_helpers.py", helper, ranks=2), tmp_path, *options) as job:
         ended = job.end()
         assert ended.output.count("ValueError: the helper fails") == 2, ended.output[-3000:]
+        assert [folder.name for folder in job.run.rank_folders()] == recorded
+        texts = {incident["text"] for incident in job.supervisor["incidents"]}
+        assert texts == ({"RuntimeError: the training fails"} if "1" in recorded else set()), texts
+
+
+def test_ranks_that_another_rank_starts_are_ranks(tmp_path: Path) -> None:
+    with recording([sys.executable, str(PARTS / "starts_the_others.py"), "0"], tmp_path) as job:
+        ended = job.end()
+        assert ended.code == 0, ended.output[-3000:]
         assert [folder.name for folder in job.run.rank_folders()] == ["0", "1"]
+
+
+def test_a_rank_that_starts_the_others_is_a_rank_when_it_raises(tmp_path: Path) -> None:
+    """Before it has communicated itself."""
+    with recording([sys.executable, str(PARTS / "starts_the_others.py"), "1"], tmp_path) as job:
+        ended = job.end()
+        assert ended.code == 1 and [folder.name for folder in job.run.rank_folders()] == ["0", "1"]
         (incident,) = job.supervisor["incidents"]
-        assert incident["text"] == "RuntimeError: the training fails", incident
+        assert (incident["text"], incident["ranks"]) == ("RuntimeError: rank 0 fails", [0]), incident
+
+
+def test_a_training_below_a_rank_that_has_destroyed_its_group_is_recorded(tmp_path: Path) -> None:
+    with recording(forked(PARTS / "preflight_then_trains.py", tmp_path / "met", ranks=2), tmp_path) as job:
+        ended = job.end()
+        assert ended.code == 0, ended.output[-3000:]
+        assert [folder.name for folder in job.run.rank_folders()] == ["0", "0.1", "1", "1.1"]

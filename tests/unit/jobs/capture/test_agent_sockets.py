@@ -60,7 +60,8 @@ def test_what_a_killed_maker_left_goes_at_once(base: Path, dead: str) -> None:
     (base / f"{dead}-a" / "0.lock").touch()
     (base / f"{dead}-b").mkdir()
     (base / f"{dead}-b" / "1.lock").touch()
-    (base / f"{dead}-b" / "4711.opened").touch()
+    for name in ("4711.opened", "4711-1.rank", "4711-1.tmp"):
+        (base / f"{dead}-b" / name).touch()
     assert left(base) == []
 
 

@@ -45,9 +45,10 @@ def attempt(
     restarted: bool = True,
     agent: int = 0,
     worker: int = 0,
+    code: int = 1,
 ) -> str:
-    """Each step in a segment of its own. It failed, unless it is alive. agent, worker: when these processes of torchrun
-    began; 0: not known."""
+    """Each step in a segment of its own. It ended with that exit code, unless it is alive. agent, worker: when these
+    processes of torchrun began; 0: not known."""
     name = f"{rank}.{number}" if number else str(rank)
     log = TinyLog(run.ranks / name, rank, segment_bytes=SEGMENT_BYTES)
     for step in range(STEPS):
@@ -55,8 +56,9 @@ def attempt(
         log.complete(log.issue(step, 1))
         log.next_segment()
     if not alive:
-        log.note("incident", text="RuntimeError: on purpose", moment=f"{STEPS - 1}.1", exception="RuntimeError")
-        log.note("exit", code=1)
+        if code:
+            log.note("incident", text="RuntimeError: on purpose", moment=f"{STEPS - 1}.1", exception="RuntimeError")
+        log.note("exit", code=code)
     started = {"TORCHELASTIC_RUN_ID": job, "TORCHELASTIC_RESTART_COUNT": str(number if restarted else 0)}
     about = {"rank": rank, "pid": os.getpid() if alive else NO_SUCH_PID, "environment": started}
     about |= {"agent": [7, agent], "worker": [8, worker]} if agent else {}
@@ -154,6 +156,43 @@ def test_stages_of_a_script_are_no_restarts_of_torchrun(
     ]
     look(watch)
     assert [kept_of(run, name) for name in names] == [KEPT] * 4
+
+
+@pytest.mark.parametrize(("job_of", "code"), [(lambda _: "none", 0), (lambda number: f"job{number}", 1)])
+def test_launches_of_one_process_are_no_restarts(
+    job_of: Callable[[int], str], code: int, tmp_path: Path, job: subprocess.Popen[bytes]
+) -> None:
+    """torch's `elastic_launch` in a loop, also where each of them fails."""
+    run = RunFolder(tmp_path)
+    watch = supervisor(run, job)
+    names = [
+        attempt(run, number, job=job_of(number), restarted=False, agent=1, worker=2 + number, code=code)
+        for number in range(4)
+    ]
+    look(watch)
+    assert [kept_of(run, name) for name in names] == [KEPT] * 4
+
+
+def test_restarts_end_with_an_attempt_that_ends_well(tmp_path: Path, job: subprocess.Popen[bytes]) -> None:
+    """What the same process launches then is another training."""
+    run = RunFolder(tmp_path)
+    watch = supervisor(run, job)
+    codes = (1, 1, 0, 1, 1, 0)
+    names = [
+        attempt(run, number, restarted=False, agent=1, worker=2 + number, code=code)
+        for number, code in enumerate(codes)
+    ]
+    look(watch)
+    assert [kept_of(run, name) for name in names] == [set(), KEPT, KEPT, set(), KEPT, KEPT]
+
+
+def test_restarts_that_a_torchrun_below_torchrun_counts(tmp_path: Path, job: subprocess.Popen[bytes]) -> None:
+    """Its ranks have the agent and the worker of the outer one."""
+    run = RunFolder(tmp_path)
+    watch = supervisor(run, job)
+    names = [attempt(run, number, alive=number == 3, agent=1, worker=2) for number in range(4)]
+    look(watch)
+    assert [kept_of(run, name) for name in names] == [set(), set(), KEPT, KEPT]
 
 
 def test_one_that_lives_or_cannot_be_seen_stays(tmp_path: Path, job: subprocess.Popen[bytes]) -> None:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tiny_log import TinyLog
 
 from prismdbg.diagnosis.why import diagnose
 from prismdbg.jobs.evidence import gather
+from prismdbg.jobs.storage import generations
 from prismdbg.jobs.storage.generations import last_generation
-from prismdbg.jobs.storage.run_folder import RunFolder, read_json, write_json
+from prismdbg.jobs.storage.run_folder import RunFolder, read_if_whole, read_json, write_json
 
 BEGAN_NS = 10**18 - 2 * 10**9  # a second before the first record of a tiny log
 NO_SUCH_PID = 2**22 + 1
@@ -101,6 +103,26 @@ def test_a_rank_of_which_nobody_knows_when_it_began_or_ended(run: RunFolder) -> 
     write_json(rank(run, "1", world_size=2).folder / "rank.json", {})
     write_json(run.ranks / "0.1" / "rank.json", {"world_size": 2})
     assert names(run) == ["0.1"]
+
+
+def test_each_rank_is_read_once(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job may have hundreds of ranks, and each read asks a file server."""
+    size = 100
+    for number in range(size):
+        about = {"rank": number, "world_size": size, "started_ns": BEGAN_NS, "agent": [7, 1], "worker": [8, 2]}
+        folder = run.ranks / (f"{number}.1" if number < 8 else str(number))
+        folder.mkdir(parents=True)
+        write_json(folder / "rank.json", about)
+    read = list[Path]()
+
+    def counted(path: Path) -> dict[str, Any]:
+        read.append(path)
+        return read_if_whole(path)
+
+    monkeypatch.setattr(generations, "read_if_whole", counted)
+    monkeypatch.setattr(generations, "_last_word_ns", lambda _: BEGAN_NS)
+    assert len(last_generation(run.rank_folders())) == size
+    assert len(read) == size
 
 
 def test_why_reads_them_together(run: RunFolder) -> None:

@@ -4,29 +4,34 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from prismdbg.rank.recording import process_tree
+from prismdbg.rank.recording.own_process import own_start_ticks
 from prismdbg.settings.process_stat import start_ticks
 from prismdbg.settings.rank_config import Mode, RankConfig
 
-NAMESPACE = Path("/proc/self/ns/pid").stat().st_ino
+PLACE = "localhost:29500"
+PARENT = [os.getppid(), start_ticks(os.getppid())]
 
 
 @pytest.fixture
-def config(tmp_path: Path) -> RankConfig:
-    return RankConfig(mode=Mode.RECORD, run=str(tmp_path), socket_dir=str(tmp_path / "sockets"))
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RankConfig:
+    monkeypatch.setenv("MASTER_ADDR", "localhost")
+    monkeypatch.setenv("MASTER_PORT", "29500")
+    return RankConfig(mode=Mode.RECORD, run="/no/such/server", socket_dir=str(tmp_path))
 
 
-def recorded(config: RankConfig, name: str, **about: object) -> None:
-    folder = Path(config.home) / "ranks" / name
-    folder.mkdir(parents=True)
-    parent = {"pid": os.getppid(), "started_ticks": start_ticks(os.getppid()), "pid_namespace": NAMESPACE}
-    (folder / "rank.json").write_text(json.dumps({"rank": int(name[0]), "world_size": 2, **parent, **about}))
-    Path(config.socket_dir).mkdir(exist_ok=True)
-    (Path(config.socket_dir) / f"{name}.sock").touch()
+def marked(config: RankConfig, pid: int, namespace: int | None = None, **about: object) -> Path:
+    """The mark of rank 1 of two, which is this process's parent."""
+    path = Path(config.socket_dir) / f"{pid}-{namespace or process_tree._namespace()}.rank"
+    facts = {"rank": 1, "world_size": 2, "place": PLACE, "process": PARENT, "ancestors": [], **about}
+    path.write_text(json.dumps(facts))
+    return path
 
 
 def test_the_parent_is_the_first_of_those_above() -> None:
@@ -34,34 +39,64 @@ def test_the_parent_is_the_first_of_those_above() -> None:
 
 
 @pytest.mark.parametrize(
-    ("about", "world_size", "above"),
+    ("about", "rank", "world_size", "above"),
     [
-        ({}, 2, 1),
-        ({}, 1, 1),
-        ({}, 4, None),  # it trained something alone, and then starts a job
-        ({"started_ticks": 1}, 2, None),
-        ({"pid_namespace": 1}, 2, None),
+        ({}, 1, 2, 1),
+        ({}, 0, 1, 1),
+        ({}, 0, 4, None),  # it trained something alone, and then starts a job
+        ({"process": [os.getppid(), 1]}, 1, 2, None),
+        ({"namespace": 1}, 1, 2, None),
+        ({}, 0, 2, None),  # a rank of the same job: its launcher becomes a rank itself
+        ({"place": "localhost:29501"}, 0, 2, 1),
+        ({"world_size": 4}, 0, 2, 1),
+        ({"left_ticks": own_start_ticks()}, 1, 2, None),  # it had destroyed its groups
+        ({"left_ticks": own_start_ticks() + 1}, 1, 2, 1),  # it still had them then
     ],
 )
-def test_a_rank_above(about: dict[str, int], world_size: int, above: int | None, config: RankConfig) -> None:
-    recorded(config, "0", pid=os.getpid())
-    recorded(config, "1.2", **about)
-    assert process_tree.rank_above(config, world_size) == above
+def test_a_rank_above(about: dict[str, Any], rank: int, world_size: int, above: int | None, config: RankConfig) -> None:
+    marked(config, 4, process=[os.getpid(), start_ticks(os.getpid())])
+    marked(config, 5, **about)
+    assert process_tree.rank_above(config, rank, world_size) == above
 
 
 def test_what_cannot_be_read_is_no_rank(config: RankConfig) -> None:
-    assert process_tree.rank_above(config, 1) is None
-    recorded(config, "0")
-    (Path(config.home) / "ranks" / "0" / "rank.json").write_text("{")
-    assert process_tree.rank_above(config, 1) is None and not process_tree.has_ranks_below(config)
+    assert process_tree.rank_above(config, 1, 1) is None
+    marked(config, 5).write_text("{")
+    assert process_tree.rank_above(config, 1, 1) is None and not process_tree.has_ranks_below(config)
 
 
 def test_ranks_below(config: RankConfig) -> None:
+    """RUN is not read: its file server may not answer."""
     this = [os.getpid(), start_ticks(os.getpid())]
-    recorded(config, "0", ancestors=[[5, 5], [os.getpid(), 1]])
+    marked(config, 4, ancestors=[[5, 5], [os.getpid(), 1]])
     assert not process_tree.has_ranks_below(config)
-    recorded(config, "1", ancestors=[[5, 5], this])
+    marked(config, 5, ancestors=[[5, 5], this])
     assert process_tree.has_ranks_below(config)
+
+
+def test_a_rank_marks_itself(config: RankConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+    process_tree.mark(config, 1, 2)
+    monkeypatch.setattr(process_tree, "ancestors", lambda: [[os.getpid(), start_ticks(os.getpid())]])
+    assert process_tree.rank_above(config, 1, 2) == 1
+    monkeypatch.setattr(process_tree, "_this", lambda: PARENT)
+    assert process_tree.has_ranks_below(config)
+
+
+def test_a_rank_may_destroy_its_groups_and_make_others(config: RankConfig) -> None:
+    process_tree.mark_without_group(config)
+    assert not list(Path(config.socket_dir).iterdir()), "it was no rank"
+    process_tree.mark(config, 1, 2)
+    (mark,) = Path(config.socket_dir).iterdir()
+    had = json.loads(mark.read_text())
+    process_tree.mark_without_group(config)
+    left = json.loads(mark.read_text()).pop("left_ticks")
+    assert own_start_ticks() <= left <= process_tree._now_ticks()
+    process_tree.mark(config, 1, 2)
+    assert json.loads(mark.read_text()) == had
+
+
+def test_a_rank_without_a_folder_for_its_mark_goes_on(config: RankConfig) -> None:
+    process_tree.mark(replace(config, socket_dir="/no/such/folder"), 1, 2)
 
 
 def test_the_agent_is_the_first_process_above_without_the_variables_of_torchrun(

@@ -1,4 +1,5 @@
-"""Each rank starts a program of its own, which imports torch and fails. Rank 1 then raises."""
+"""Each rank starts a program of its own, which imports torch, perhaps trains something in a group of its own, and
+fails. Rank 1 then raises. Argument: `fails` or `trains`."""
 
 from __future__ import annotations
 
@@ -8,7 +9,17 @@ import sys
 import torch
 import torch.distributed as dist
 
-HELPER = "import torch; raise ValueError('the helper fails')"
+FAILS = "import torch; raise ValueError('the helper fails')"
+TRAINS = """
+import torch
+import torch.distributed as dist
+dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+weight = torch.ones(1, requires_grad=True)
+weight.sum().backward()
+dist.all_reduce(weight.grad)
+torch.optim.SGD([weight], lr=0.1).step()
+"""
+HELPER = {"fails": FAILS, "trains": TRAINS + FAILS}[sys.argv[1]]
 
 
 def main() -> None:
