@@ -33,12 +33,13 @@ def still_runs(rank: Mapping[str, Any]) -> bool:
 
 
 def who_may_write(ranks: Path, config: Path) -> str:
-    """`rank 0, rank 1`: those with a log below `ranks` that still run. Where no rank has one: `a process of the job`,
-    if one was started with this configuration, for it may become a rank. Empty where nobody runs."""
-    folders = list(iter_logs(ranks)) if ranks.is_dir() else []
-    if not folders:
-        return "a process of the job" if any(_was_started_with(config, pid) for pid in _processes()) else ""
-    return ", ".join(f"rank {folder.name}" for folder in folders if _has_process(folder))
+    """`rank 0, rank 1`: those with a log below `ranks` that still run. Where none does: `a process of the job (PID 7)`,
+    if one was started with this configuration: it may become a rank, or be one that has not yet described itself. Empty
+    where nobody runs."""
+    folders = iter_logs(ranks) if ranks.is_dir() else ()
+    running = ", ".join(f"rank {folder.name}" for folder in folders if _has_process(folder))
+    others = (pid for pid in _processes() if _was_started_with(config, pid))
+    return running or next((f"a process of the job (PID {pid})" for pid in others), "")
 
 
 def _has_process(folder: Path) -> bool:

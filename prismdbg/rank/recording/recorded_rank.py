@@ -124,7 +124,11 @@ class Recording:
         folder = claimed
         if config.local:  # the name is the job's, the log is this node's
             folder = Path(config.local) / "ranks" / claimed.name
-            folder.mkdir(mode=0o700)  # where it is gone, nobody brings into RUN what is written there
+            try:
+                folder.mkdir(mode=0o700)  # where it is gone, nobody brings into RUN what is written there
+            except OSError:
+                claimed.rmdir()  # it hides no log of an earlier attempt
+                raise
         self.recorder.open(
             str(folder),
             self.rank,
