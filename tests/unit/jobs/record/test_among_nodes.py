@@ -516,9 +516,14 @@ def test_a_rank_that_outlives_the_command_writes_on(
     found, local, told = at_the_end
     here = {"pid": os.getpid(), "started_ticks": start_ticks(os.getpid())}
     write_json(local.ranks / "0" / "rank.json", here)
+    (local.ranks / "0" / "payload.00000.seg").write_bytes(b"received")
+    (local.path / "states" / "0" / "5").mkdir(parents=True)
+    (local.path / "states" / "0" / "5" / "state.json").write_text("{}")
     found.finish()
     assert local.path.exists() and not NodeFolder(run.nodes / "n1").published.exists()
     assert read_log(run.ranks / "0").notes, "what it has recorded so far"
+    assert (run.ranks / "0" / "payload.00000.seg").read_bytes() == b"received"
+    assert (run.states / "0" / "5" / "state.json").exists(), "a scheduler may remove the folder soon"
     assert told == [
         f"{run.path} lacks the logs of this node: rank 0 still runs; they are in {local.path}: "
         f"run `prismdbg publish {run.path}` on this node when the job has ended"

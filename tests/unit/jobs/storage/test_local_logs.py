@@ -23,7 +23,7 @@ from prismdbg.jobs.storage import fresh_logs, local_logs
 from prismdbg.jobs.storage.fresh_logs import ask_for_logs, publish_left
 from prismdbg.jobs.storage.inventory import remove
 from prismdbg.jobs.storage.job_nodes import NodeFolder, NodeState, node_states
-from prismdbg.jobs.storage.local_logs import LocalFolder, publish_all, publish_ends, publish_logs
+from prismdbg.jobs.storage.local_logs import LocalFolder, publish_all, publish_ends, publish_logs, publish_so_far
 from prismdbg.jobs.storage.run_folder import RunFolder, write_json
 from prismdbg.jobs.storage.run_report import rank_states
 from prismdbg.log import joining
@@ -154,6 +154,30 @@ def test_everything_of_a_rank_that_has_ended_comes_along(run: RunFolder, local: 
     assert not (run.path / "memory" / "13.35").exists(), "of a process that is no rank"
     assert (run.states / "0" / "7" / "state.json").read_text() == "{}"
     assert [path.name for path in (run.states / "0").iterdir()] == ["7"], "nothing half-written"
+
+
+def test_of_a_snapshot_that_its_rank_drops_while_it_is_copied_no_half_stays(
+    run: RunFolder, local: LocalFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was copied before stays in RUN: whoever removes the folder may have begun."""
+    issue(TinyLog(local.ranks / "0"))
+    states = local.states / "0"
+    for step in ("5", "6", "7"):
+        (states / step).mkdir(parents=True)
+        for name in ("state.json", "tensors.safetensors"):
+            (states / step / name).write_text(name)
+    copy = local_logs._publish
+
+    def dropping(source: Path, target: Path, copied: local_logs.Copied) -> None:
+        copy(source, target, copied)
+        if source == states / "6" / "state.json":
+            for step in ("5", "6", "7"):
+                (states / step).rename(states / f".{step}.partial")
+
+    monkeypatch.setattr(local_logs, "_publish", dropping)
+    publish_so_far(local, run.path)
+    (whole,) = (run.states / "0").iterdir()
+    assert sorted(path.name for path in whole.iterdir()) == ["state.json", "tensors.safetensors"] and whole.name == "5"
 
 
 @pytest.mark.parametrize("is_full", [False, True])
