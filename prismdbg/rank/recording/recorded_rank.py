@@ -45,7 +45,7 @@ from prismdbg.rank.recording.steps import COUNTER
 from prismdbg.rank.tracing import tracer
 from prismdbg.rank.tracing.from_start import MemoryFromStart
 from prismdbg.settings import trackers
-from prismdbg.settings.boot import boot_id
+from prismdbg.settings.boot import boot_id, time_namespace
 from prismdbg.settings.file_system import bounded, is_local
 from prismdbg.settings.rank_config import ENVIRONMENT_NAME, Mode, RankConfig
 from prismdbg.settings.state_folders import ALL_SMALL_BYTES, SMALL_BYTES
@@ -338,6 +338,7 @@ def describe_process(rank: int, socket_path: Path, recorder: str) -> dict[str, A
         "pid": os.getpid(),
         "pid_namespace": Path("/proc/self/ns/pid").stat().st_ino,
         "boot_id": boot_id(),
+        "time_namespace": time_namespace(),
         "started_ticks": own_start_ticks(),
         "started_ns": started_ns(),
         "ancestors": (above := process_tree.ancestors()),
