@@ -415,13 +415,17 @@ INSIDE = (
     "the logs of rank 0 are on node n1, in {local}: run `prismdbg publish {run}` in the container or the job "
     "that has this folder; if it has ended, what was not copied into {run} is lost"
 )
+OTHER_BOOT = (
+    "the logs of rank 0 are on node n1, in {local}: if this machine was restarted since, they are gone, and what was "
+    "not copied into {run} is lost; else run `prismdbg publish {run}` on the other machine called " + platform.node()
+)
 
 
 @pytest.mark.parametrize(
     ("about", "line"),
     [
         ({}, GONE),
-        ({"boot_id": "the one before"}, GONE),
+        ({"boot_id": "the one before"}, OTHER_BOOT),
         ({"host": "n1.cluster"}, ELSEWHERE),
         ({"namespaces": {"mnt": 7}}, INSIDE),
     ],
