@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from tiny_log import TinyLog
@@ -124,7 +125,7 @@ def test_the_end_and_what_ended_it_are_by_the_clock_of_the_latest_attempts_logs(
 )
 @pytest.mark.parametrize("is_one_here", [False, True])
 def test_a_log_by_another_clock_moves_no_time(
-    watch: Supervisor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_one_here: bool, about: dict[str, object]
+    watch: Supervisor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_one_here: bool, about: dict[str, Any]
 ) -> None:
     """Its offset is that of a clock which began at another time, as of a rank that `srun` started on another node."""
     log_of(tmp_path, "0.1", **about)

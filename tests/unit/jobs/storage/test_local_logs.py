@@ -455,6 +455,15 @@ def test_a_folder_that_went_with_the_job_is_looked_for_nowhere_else(
     assert ("publish" in raised.value.hint) is (line != GONE)
 
 
+def test_a_run_whose_logs_went_with_the_job_is_removed(run: RunFolder, local: LocalFolder) -> None:
+    """Nobody could fetch them, on whatever machine."""
+    write_json(run.nodes / "n1" / "node.json", {"local": str(local.path), **HERE})
+    write_json(run.nodes / "n1" / "supervisor.json", {"exit_code": 0})
+    local.remove()
+    remove(run.path)
+    assert not run.path.exists()
+
+
 @pytest.mark.parametrize("force", [False, True])
 def test_removing_a_run_removes_what_this_node_keeps_and_forgets_no_other(
     run: RunFolder, local: LocalFolder, force: bool
