@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from prismdbg.capsule.log.reader import event_segments
 from prismdbg.capsule.rank_json import variables_of
 from prismdbg.errors import CapsuleError
 from prismdbg.jobs.storage.run_folder import attempt_of, rank_of, read_if_whole
@@ -18,7 +19,8 @@ from prismdbg.log.columns import LAST_BYTES, read_columns
 
 def last_generation(folders: Sequence[Path]) -> list[Path]:
     """Log folders of the newest ranks, in rank order: those with the highest attempt, and of each other rank of that
-    job the newest one, if it ran with them. A rank without any was not recorded."""
+    job the newest one, if it ran with them. A rank without any was not recorded. A log may be on a node that is lost:
+    then only what the rank said of itself is here."""
     if not folders:
         return []
     attempt = max(attempt_of(folder.name) for folder in folders)
@@ -26,19 +28,28 @@ def last_generation(folders: Sequence[Path]) -> list[Path]:
     newest = {rank_of(folder): folder for folder in sorted(folders, key=lambda one: attempt_of(one.name))}
     if len(newest) == len(last):
         return last
-    described = [read_if_whole(folder / "rank.json") for folder in last]
-    began_ns = max(int(rank.get("started_ns", 0)) for rank in described)
-    world_size = max(int(rank.get("world_size", 0)) for rank in described)
+    began_ns = max(map(_started_ns, last))
+    world_size = max(int(read_if_whole(folder / "rank.json").get("world_size", 0)) for folder in last)
     others = [folder for rank, folder in newest.items() if rank < world_size and folder not in last]
     if not others or not began_ns:
         return last
     places = {meeting_place(folder) for folder in last}
-    ran_with = [
-        one
-        for one in others
-        if meeting_place(one) in places and not _is_replaced(one, folders) and _last_word_ns(one) >= began_ns
-    ]
+    others = [one for one in others if meeting_place(one) in places and not _is_replaced(one, folders)]
+    unread = [one for one in others if not event_segments(one)]
+    ran_with = [one for one in others if one not in unread and _last_word_ns(one) >= began_ns]
+    if unread and (ended_ns := _ended_before_ns(last, folders)) is not None:
+        ran_with += [one for one in unread if _started_ns(one) > ended_ns]
     return sorted([*last, *ran_with], key=rank_of)
+
+
+def _ended_before_ns(last: Sequence[Path], folders: Iterable[Path]) -> int | None:
+    """When the attempt before that of `last` was over, by what its logs say: 0 where these ranks had none, None where
+    none of its logs is here."""
+    ranks = {rank_of(folder) for folder in last}
+    earlier = [folder for folder in folders if rank_of(folder) in ranks and folder not in last]
+    newest = {rank_of(folder): folder for folder in sorted(earlier, key=lambda one: attempt_of(one.name))}
+    words = [_last_word_ns(folder) for folder in newest.values()]
+    return max(words, default=0) if any(words) or not words else None
 
 
 def as_one_attempt(report: Mapping[str, Any], folders: Iterable[Path], among: Iterable[Path]) -> dict[str, Any]:
@@ -101,6 +112,10 @@ def _is_of_the_same(rank: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 def _began(rank: Mapping[str, Any]) -> int:
     worker = rank.get("worker")
     return int(worker[-1]) if worker else 0
+
+
+def _started_ns(folder: Path) -> int:
+    return int(read_if_whole(folder / "rank.json").get("started_ns", 0))
 
 
 def _last_word_ns(folder: Path) -> int:

@@ -433,8 +433,15 @@ def _left(run: RunFolder, reports: Mapping[str, Mapping[str, Any]]) -> set[str]:
     if not told or len(told) == len(reports):
         return set()
     owners = nodes_of_ranks(run)
-    last = last_generation([run.ranks / name for name in owners])
+    places = {node.name: _logs_of(run, node) for node in node_folders(run)}
+    last = last_generation([places.get(owner, run.ranks) / name for name, owner in owners.items()])
     return told & set(owners.values()) - {owners[folder.name] for folder in last}
+
+
+def _logs_of(run: RunFolder, node: NodeFolder) -> Path:
+    """Where the logs of its ranks can be read from here."""
+    local = _if_whole(lambda: node.local, None, [])
+    return local.ranks if local is not None and local.is_of(run.path, node.name) else run.ranks
 
 
 def _moved(report: dict[str, Any], ahead_ns: int) -> dict[str, Any]:
