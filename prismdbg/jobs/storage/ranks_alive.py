@@ -38,8 +38,12 @@ def who_may_write(ranks: Path, config: Path) -> str:
     where nobody runs."""
     folders = iter_logs(ranks) if ranks.is_dir() else ()
     running = ", ".join(f"rank {folder.name}" for folder in folders if _has_process(folder))
-    others = (pid for pid in _processes() if _was_started_with(config, pid))
-    return running or next((f"a process of the job (PID {pid})" for pid in others), "")
+    return running or (f"a process of the job (PID {pid})" if (pid := process_with(config)) is not None else "")
+
+
+def process_with(config: Path) -> int | None:
+    """The PID of a process that was started with this configuration. It reads nothing of RUN."""
+    return next((pid for pid in _processes() if _was_started_with(config, pid)), None)
 
 
 def _has_process(folder: Path) -> bool:
