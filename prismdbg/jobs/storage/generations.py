@@ -7,6 +7,8 @@ the others. So the attempts of ranks that ran together may have different number
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -28,18 +30,29 @@ def last_generation(folders: Sequence[Path]) -> list[Path]:
     newest = {rank_of(folder): folder for folder in sorted(folders, key=lambda one: attempt_of(one.name))}
     if len(newest) == len(last):
         return last
-    began_ns = max(map(_started_ns, last))
-    world_size = max(int(read_if_whole(folder / "rank.json").get("world_size", 0)) for folder in last)
+    about = {folder: read_if_whole(folder / "rank.json") for folder in last}
+    described = list(about.values())
+    began_ns = max(int(rank.get("started_ns", 0)) for rank in described)
+    world_size = max(int(rank.get("world_size", 0)) for rank in described)
     others = [folder for rank, folder in newest.items() if rank < world_size and folder not in last]
     if not others or not began_ns:
         return last
-    places = {meeting_place(folder) for folder in last}
-    others = [one for one in others if meeting_place(one) in places and not _is_replaced(one, folders)]
-    unread = [one for one in others if not event_segments(one)]
-    ran_with = [one for one in others if one not in unread and _last_word_ns(one) >= began_ns]
-    if unread and (ended_ns := _ended_before_ns(last, folders)) is not None:
-        ran_with += [one for one in unread if _started_ns(one) > ended_ns]
-    return sorted([*last, *ran_with], key=rank_of)
+    about |= {folder: read_if_whole(folder / "rank.json") for folder in folders if folder not in about}
+    places = {_meeting_place(rank) for rank in described}
+    latest = _latest_starts(about)
+    ended_ns = cache(lambda: _ended_before_ns(last, folders))
+
+    def ran_with_them(folder: Path) -> bool:
+        rank = about[folder]
+        if _meeting_place(rank) not in places:
+            return False
+        if not event_segments(folder):  # they are on its node
+            before_ns = ended_ns()
+            return before_ns is not None and int(rank.get("started_ns", 0)) > before_ns
+        word_ns = _last_word_ns(folder)
+        return word_ns >= began_ns and not ("agent" in rank and latest[_agent(rank)].follows(folder, rank, word_ns))
+
+    return sorted([*last, *filter(ran_with_them, others)], key=rank_of)
 
 
 def _ended_before_ns(last: Sequence[Path], folders: Iterable[Path]) -> int | None:
@@ -93,29 +106,46 @@ def _list(value: object) -> list[Any]:
 
 def meeting_place(folder: Path) -> str:
     """Where the ranks of its job found each other; empty where that is not known."""
-    environment = variables_of(read_if_whole(folder / "rank.json"))
+    return _meeting_place(read_if_whole(folder / "rank.json"))
+
+
+def _meeting_place(rank: Mapping[str, Any]) -> str:
+    environment = variables_of(rank)
     port = environment.get("MASTER_PORT", "")
     return f"{environment.get('MASTER_ADDR', '')}:{port}" if port else ""
 
 
-def _is_replaced(folder: Path, folders: Iterable[Path]) -> bool:
-    """Whether the agent of torchrun that started this rank has started another one since."""
-    rank = read_if_whole(folder / "rank.json")
-    others = (read_if_whole(other / "rank.json") for other in folders)
-    return "agent" in rank and any(_is_of_the_same(rank, other) and _began(other) > _began(rank) for other in others)
+@dataclass(frozen=True, order=True, slots=True)
+class _Start:
+    """Of a worker of torchrun. began: in clock ticks, by which workers that are started together differ, too."""
+
+    began: int
+    attempt: int
+    started_ns: int
+
+    def follows(self, folder: Path, rank: Mapping[str, Any], last_word_ns: int) -> bool:
+        """Whether the agent had ended that rank by then."""
+        is_later = self.attempt > attempt_of(folder.name) or self.started_ns > last_word_ns
+        return self.began > _began(rank) and is_later
 
 
-def _is_of_the_same(rank: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    return all(rank.get(name) == other.get(name) for name in ("agent", "pid_namespace", "boot_id"))
+def _latest_starts(about: Mapping[Path, Mapping[str, Any]]) -> dict[str, _Start]:
+    """Of each agent of torchrun."""
+    found: dict[str, _Start] = {}
+    for folder, rank in about.items():
+        start = _Start(_began(rank), attempt_of(folder.name), int(rank.get("started_ns", 0)))
+        found[_agent(rank)] = max(found.get(_agent(rank), start), start)
+    return found
+
+
+def _agent(rank: Mapping[str, Any]) -> str:
+    """Which process that was, of which machine."""
+    return repr([rank.get(name) for name in ("agent", "pid_namespace", "boot_id")])
 
 
 def _began(rank: Mapping[str, Any]) -> int:
     worker = rank.get("worker")
     return int(worker[-1]) if worker else 0
-
-
-def _started_ns(folder: Path) -> int:
-    return int(read_if_whole(folder / "rank.json").get("started_ns", 0))
 
 
 def _last_word_ns(folder: Path) -> int:

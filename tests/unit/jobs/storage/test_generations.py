@@ -79,6 +79,18 @@ def test_a_rank_whose_agent_has_started_others_since_is_of_an_earlier_attempt(ru
     assert names(run) == ["0.1"]
 
 
+@pytest.mark.parametrize("is_here", [True, False])
+def test_ranks_that_an_agent_starts_one_after_the_other_run_together(is_here: bool, run: RunFolder) -> None:
+    """A clock tick lies between their starts."""
+    for name in ("0.1", "1.1"):
+        rank(run, name)
+    for name, worker in (("2", 5), ("3", 6)):
+        log = rank(run, name, agent=1, worker=worker)
+        if not is_here:
+            log.path.unlink()
+    assert names(run) == ["0.1", "1.1", "2", "3"]
+
+
 def test_a_rank_of_another_job_beside_it_did_not_run_with_them(run: RunFolder) -> None:
     for name, port in (("1", 24001), ("0.1", 24002)):
         about = rank(run, name, world_size=2).folder / "rank.json"
