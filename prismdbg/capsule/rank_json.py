@@ -129,6 +129,7 @@ class RankJson(TypedDict, total=False):
     pid: Annotated[int, between(0, MAX_PID)]
     pid_namespace: Count
     boot_id: Word
+    time_namespace: Count
     node: Word  # of a job with several supervisors: whose rank it is
     started_ticks: Count
     started_ns: Count

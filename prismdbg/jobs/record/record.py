@@ -23,6 +23,7 @@ from prismdbg.jobs.record.nodes.same_command import may_be_of_same_job
 from prismdbg.jobs.record.nodes.shared_job import SharedJob, lone_job, processes_without_id, shared_job
 from prismdbg.jobs.record.supervisor import Policy, Supervisor
 from prismdbg.jobs.storage.job_nodes import NodeFolder, node_states
+from prismdbg.jobs.storage.ranks_alive import process_with
 from prismdbg.jobs.storage.run_folder import RunFolder, cannot_be_made, describe_run, write_json
 from prismdbg.jobs.storage.run_report import report, report_of_node
 from prismdbg.model import user_code
@@ -110,6 +111,13 @@ def _record_alone(request: RecordRequest, run: RunFolder, was_there: bool, say: 
         job.wait()
         raise
     finally:
+        _remove_sockets(Path(sockets), run.config)
+
+
+def _remove_sockets(sockets: Path, config: Path) -> None:
+    """Not while a process of the job runs: a rank is asked there, and tells those that it starts what it is. A later
+    command removes what is left (`remove_dead_sockets`)."""
+    if process_with(config) is None:
         shutil.rmtree(sockets, ignore_errors=True)
 
 
@@ -137,7 +145,7 @@ def _record_among_others(request: RecordRequest, shared: SharedJob, say: Say) ->
     if shutil.which(request.command[0]) is None:
         raise _not_started(request.command[0], "No such file or directory")
     below = home_of(request)
-    sockets = make_socket_dir()
+    sockets, config = make_socket_dir(), Path()
     try:
         with enter(request.output, shared, say) as member, contextlib.ExitStack() as held:
             held.enter_context(local_storage.kept_if_local(member.run.path))
@@ -145,6 +153,7 @@ def _record_among_others(request: RecordRequest, shared: SharedJob, say: Say) ->
                 run = local_storage.made(below, member.run, member.node)
                 held.enter_context(local_storage.kept(run.home))
                 member = replace(member, run=run)
+            config = member.node.config
             environment = _environment_among_others(request, member, sockets)
             try:
                 job = subprocess.Popen(request.command, env=environment)
@@ -153,7 +162,7 @@ def _record_among_others(request: RecordRequest, shared: SharedJob, say: Say) ->
                 raise _not_started(request.command[0], str(error.strerror or error)) from error
             return _watch_among_others(request, member, job, say)
     finally:
-        shutil.rmtree(sockets, ignore_errors=True)
+        _remove_sockets(sockets, config)
 
 
 def _environment_among_others(request: RecordRequest, member: Member, sockets: Path) -> dict[str, str]:

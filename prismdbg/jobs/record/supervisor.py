@@ -230,8 +230,11 @@ class Supervisor:
 
     @property
     def _log_offset_ns(self) -> int | None:
-        """Of a log of the latest attempt; None where none has been read. One for all, which keeps their order."""
-        readers = [reader for reader in list(self._readers.values()) if reader.wall_offset_ns]  # a thread may add one
+        """Of a log of the latest attempt that has our clock; None where none has been read. One for all, which keeps
+        their order."""
+        processes = list(self._processes.items())  # a thread may add one
+        ours = (self._readers.get(name) for name, process in processes if process.has_our_clock)
+        readers = [reader for reader in ours if reader is not None and reader.wall_offset_ns]
         latest = max(readers, key=lambda reader: attempt_of(reader.folder.name), default=None)
         return latest.wall_offset_ns if latest is not None else None
 

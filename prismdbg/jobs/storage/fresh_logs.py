@@ -14,7 +14,7 @@ from prismdbg.capsule.log.reader import iter_logs
 from prismdbg.errors import CapsuleError, FacilityError, UsageError
 from prismdbg.jobs.storage.file_system_time import file_system_now
 from prismdbg.jobs.storage.job_nodes import NodeFolder, NodeState, last_beat, node_folders, node_states
-from prismdbg.jobs.storage.local_logs import LocalFolder, publish_all, publish_logs
+from prismdbg.jobs.storage.local_logs import LocalFolder, publish_all, publish_so_far
 from prismdbg.jobs.storage.ranks_alive import who_may_write
 from prismdbg.jobs.storage.run_folder import RunFolder, read_json, write_json
 from prismdbg.model.meanwhile import by_bytes, working
@@ -139,7 +139,7 @@ def _copied(run: RunFolder, node: NodeFolder, local: LocalFolder) -> tuple[list[
     living = who_may_write(local.ranks, node.config)
     with working() as tell:
         copied = by_bytes(tell, f"copying the logs of node {node.name}", local.size_bytes())
-        (publish_logs if living else publish_all)(local, run.path, copied)
+        (publish_so_far if living else publish_all)(local, run.path, copied)
     if not living:
         write_json(node.published, {"by": "hand"})
         local.remove()

@@ -7,9 +7,12 @@ the others. So the attempts of ranks that ran together may have different number
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+from prismdbg.capsule.log.reader import event_segments
 from prismdbg.capsule.rank_json import variables_of
 from prismdbg.errors import CapsuleError
 from prismdbg.jobs.storage.run_folder import attempt_of, rank_of, read_if_whole
@@ -18,7 +21,8 @@ from prismdbg.log.columns import LAST_BYTES, read_columns
 
 def last_generation(folders: Sequence[Path]) -> list[Path]:
     """Log folders of the newest ranks, in rank order: those with the highest attempt, and of each other rank of that
-    job the newest one, if it ran with them. A rank without any was not recorded."""
+    job the newest one, if it ran with them. A rank without any was not recorded. A log may be on a node that is lost:
+    then only what the rank said of itself is here."""
     if not folders:
         return []
     attempt = max(attempt_of(folder.name) for folder in folders)
@@ -35,14 +39,30 @@ def last_generation(folders: Sequence[Path]) -> list[Path]:
         return last
     about |= {folder: read_if_whole(folder / "rank.json") for folder in folders if folder not in about}
     places = {_meeting_place(rank) for rank in described}
-    began = _last_starts(about.values())
+    latest = _latest_starts(about)
+    ended_ns = cache(lambda: _ended_before_ns(last, folders))
 
     def ran_with_them(folder: Path) -> bool:
         rank = about[folder]
-        is_replaced = "agent" in rank and began[_agent(rank)] > _began(rank)
-        return _meeting_place(rank) in places and not is_replaced and _last_word_ns(folder) >= began_ns
+        if _meeting_place(rank) not in places:
+            return False
+        if not event_segments(folder):  # they are on its node
+            before_ns = ended_ns()
+            return before_ns is not None and int(rank.get("started_ns", 0)) > before_ns
+        word_ns = _last_word_ns(folder)
+        return word_ns >= began_ns and not ("agent" in rank and latest[_agent(rank)].follows(folder, rank, word_ns))
 
     return sorted([*last, *filter(ran_with_them, others)], key=rank_of)
+
+
+def _ended_before_ns(last: Sequence[Path], folders: Iterable[Path]) -> int | None:
+    """When the attempt before that of `last` was over, by what its logs say: 0 where these ranks had none, None where
+    none of its logs is here."""
+    ranks = {rank_of(folder) for folder in last}
+    earlier = [folder for folder in folders if rank_of(folder) in ranks and folder not in last]
+    newest = {rank_of(folder): folder for folder in sorted(earlier, key=lambda one: attempt_of(one.name))}
+    words = [_last_word_ns(folder) for folder in newest.values()]
+    return max(words, default=0) if any(words) or not words else None
 
 
 def as_one_attempt(report: Mapping[str, Any], folders: Iterable[Path], among: Iterable[Path]) -> dict[str, Any]:
@@ -95,12 +115,27 @@ def _meeting_place(rank: Mapping[str, Any]) -> str:
     return f"{environment.get('MASTER_ADDR', '')}:{port}" if port else ""
 
 
-def _last_starts(ranks: Iterable[Mapping[str, Any]]) -> dict[str, int]:
-    """When each agent of torchrun has last started a worker."""
-    began: dict[str, int] = {}
-    for rank in ranks:
-        began[_agent(rank)] = max(began.get(_agent(rank), 0), _began(rank))
-    return began
+@dataclass(frozen=True, order=True, slots=True)
+class _Start:
+    """Of a worker of torchrun. began: in clock ticks, by which workers that are started together differ, too."""
+
+    began: int
+    attempt: int
+    started_ns: int
+
+    def follows(self, folder: Path, rank: Mapping[str, Any], last_word_ns: int) -> bool:
+        """Whether the agent had ended that rank by then."""
+        is_later = self.attempt > attempt_of(folder.name) or self.started_ns > last_word_ns
+        return self.began > _began(rank) and is_later
+
+
+def _latest_starts(about: Mapping[Path, Mapping[str, Any]]) -> dict[str, _Start]:
+    """Of each agent of torchrun."""
+    found: dict[str, _Start] = {}
+    for folder, rank in about.items():
+        start = _Start(_began(rank), attempt_of(folder.name), int(rank.get("started_ns", 0)))
+        found[_agent(rank)] = max(found.get(_agent(rank), start), start)
+    return found
 
 
 def _agent(rank: Mapping[str, Any]) -> str:

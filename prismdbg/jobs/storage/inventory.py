@@ -233,8 +233,9 @@ def _recording_nodes(run: RunFolder) -> list[str]:
 def _remove_from_nodes(run: RunFolder, *, force: bool) -> None:
     """What a killed supervisor left on its node, where that is this one. Once RUN is gone nothing names the others'."""
     left, removed = [], ""
+    gone = {state.name for state in node_states(run) if state.is_gone}
     for node in node_folders(run):
-        local = node.local
+        local = node.local if node.name not in gone else None
         if local is not None and local.is_of(run.path, node.name):
             local.remove()
             removed = " (those of this node were removed)"

@@ -12,6 +12,7 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from enum import Enum, auto
 from functools import cache
 from pathlib import Path
 from shlex import quote
@@ -97,14 +98,22 @@ class NodeFolder:
         return node_of(rank_folder) == self.name
 
 
+class Unseen(Enum):
+    """Why a folder of this machine is not here."""
+
+    GONE = auto()  # it was removed
+    INSIDE = auto()  # it may be there in another mount namespace, such as a container's
+    OTHER_BOOT = auto()  # the machine was restarted since, or the folder is on another one of the same name
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeState:
     """`silent_s`: since its last heartbeat; None where it is over. `exit_code`: of its part of the job, if that has
     ended and its supervisor has seen it; else `end` says how it was over. ranks: log folders; gone: those whose
     processes were, when its heart beat last. local: where on the node its ranks' logs are, empty where they are in RUN;
-    visible: that it is this machine, and they can be read there; is_gone: that it is, and they are not there any more;
-    is_inside: that it is, but they may be there for others, such as a container; progress: how far its ranks were at
-    its last heartbeat; damage: which of its files cannot be read, and why."""
+    visible: that it is this machine, and they can be read there; unseen: that it has the name of this machine, and
+    there is no such folder here; progress: how far its ranks were at its last heartbeat; damage: which of its files
+    cannot be read, and why."""
 
     name: str
     ranks: tuple[str, ...]
@@ -115,8 +124,7 @@ class NodeState:
     gone: frozenset[str] = frozenset()
     local: str = ""
     visible: bool = False
-    is_gone: bool = False
-    is_inside: bool = False
+    unseen: Unseen | None = None
     progress: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     damage: str = ""
 
@@ -132,10 +140,20 @@ class NodeState:
     def left_line(self, run: Path) -> str:
         """The same and what to do, where there is something left."""
         lost, command = f"what was not copied into {run} is lost", f"run `prismdbg publish {quote(str(run))}`"
-        if self.is_gone:
-            return f"{self.left}, which is gone: {lost}"
-        where = "in the container or the job that has this folder; if it has ended," if self.is_inside else "there"
-        return f"{self.left}: {command} {where}" + (f" {lost}" if self.is_inside else "")
+        match self.unseen:
+            case Unseen.GONE:
+                return f"{self.left}, which is gone: {lost}"
+            case Unseen.INSIDE:
+                where = "in the container or the job that has this folder; if it has ended,"
+                return f"{self.left}: {command} {where} {lost}"
+            case Unseen.OTHER_BOOT:
+                here = f"if this machine was restarted since, they are gone, and {lost}"
+                return f"{self.left}: {here}; else {command} on the other machine called {platform.node()}"
+        return f"{self.left}: {command} there"
+
+    @property
+    def is_gone(self) -> bool:
+        return self.unseen is Unseen.GONE
 
     def logs_of(self, folder: Path) -> Path:
         """Where the log of a rank of it can be read from here. `folder`: in RUN."""
@@ -311,7 +329,6 @@ def _state(run: RunFolder, node: NodeFolder, ranks: Sequence[str], now_s: float,
     silent_s = None if end or "exit_code" in supervisor else quiet_s
     writes = silent_s is not None and silent_s > SILENT_S and not node.published.exists()  # to publish writes logs, too
     is_visible = local is not None and local.is_of(run.path, node.name)
-    is_gone, is_inside = _unseen(node, local)
     logs = local.ranks if local is not None and is_visible else run.ranks
     return NodeState(
         name=node.name,
@@ -323,22 +340,21 @@ def _state(run: RunFolder, node: NodeFolder, ranks: Sequence[str], now_s: float,
         gone=frozenset(beat.get("gone", ())),
         local=str(local.path) if local is not None else "",
         visible=is_visible,
-        is_gone=is_gone,
-        is_inside=is_inside,
+        unseen=_unseen(node, local),
         progress=beat.get("progress", {}),
         damage="; ".join(damage),
     )
 
 
-def _unseen(node: NodeFolder, local: LocalFolder | None) -> tuple[bool, bool]:
-    """Of a folder that this machine should have, and that does not exist here: whether it is gone, and else whether it
-    may be there in another mount namespace."""
+def _unseen(node: NodeFolder, local: LocalFolder | None) -> Unseen | None:
+    """Of a folder that this machine should have, by its name, and that does not exist here."""
     about = read_if_whole(node.about)
     if local is None or about.get("host") != platform.node() or not _is_missing(local.path):
-        return False, False
-    is_this_boot = about.get("boot_id", boot_id()) == boot_id()
-    is_inside = is_this_boot and about.get("namespaces", {}).get("mnt") != Path("/proc/self/ns/mnt").stat().st_ino
-    return not is_inside, is_inside
+        return None
+    if about.get("boot_id", boot_id()) != boot_id():
+        return Unseen.OTHER_BOOT
+    is_ours = about.get("namespaces", {}).get("mnt") == Path("/proc/self/ns/mnt").stat().st_ino
+    return Unseen.GONE if is_ours else Unseen.INSIDE
 
 
 def _is_missing(path: Path) -> bool:
@@ -417,8 +433,15 @@ def _left(run: RunFolder, reports: Mapping[str, Mapping[str, Any]]) -> set[str]:
     if not told or len(told) == len(reports):
         return set()
     owners = nodes_of_ranks(run)
-    last = last_generation([run.ranks / name for name in owners])
+    places = {node.name: _logs_of(run, node) for node in node_folders(run)}
+    last = last_generation([places.get(owner, run.ranks) / name for name, owner in owners.items()])
     return told & set(owners.values()) - {owners[folder.name] for folder in last}
+
+
+def _logs_of(run: RunFolder, node: NodeFolder) -> Path:
+    """Where the logs of its ranks can be read from here."""
+    local = _if_whole(lambda: node.local, None, [])
+    return local.ranks if local is not None and local.is_of(run.path, node.name) else run.ranks
 
 
 def _moved(report: dict[str, Any], ahead_ns: int) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from prismdbg.capsule.checked_json import Word, checked
 from prismdbg.capsule.log import format as fmt
 from prismdbg.capsule.log.reader import event_segments, iter_logs
 from prismdbg.capsule.partial import lock
+from prismdbg.capsule.state_snapshot import DESCRIPTION, TENSORS
 from prismdbg.capsule.transfer import CHUNK_BYTES, FILE_MODE, open_plain, sync, write_sparse
 from prismdbg.errors import CapsuleError, FacilityError
 from prismdbg.jobs.storage.peak import FILE as PEAK
@@ -31,7 +32,7 @@ from prismdbg.log.joining import join
 from prismdbg.log.summary import summarized
 from prismdbg.settings.overwritten_copies import FOLDER as OVERWRITTEN
 from prismdbg.settings.rank_config import RANK_MEMORY
-from prismdbg.settings.state_folders import STATES
+from prismdbg.settings.state_folders import STATES, states_of
 
 Copied = Callable[[int], None]  # takes how many more bytes are copied, or were there already
 PREFIX = "prismdbg-"
@@ -54,6 +55,10 @@ class LocalFolder:
     @property
     def ranks(self) -> Path:
         return self.path / "ranks"
+
+    @property
+    def states(self) -> Path:
+        return self.path / STATES
 
     def describe(self, run: Path, node: str) -> None:
         write_json(self.path / _ABOUT, {"run": str(run), "node": node})
@@ -135,6 +140,12 @@ def publish_all(local: LocalFolder, run: Path, copied: Copied = _untold) -> None
     for folder in _rank_folders(local):
         with suppress(OSError, CapsuleError):  # a full disk, or a damaged log: it comes along as it is, in more files
             join(folder)
+    publish_so_far(local, run, copied)
+    _sync_names(local, run)
+
+
+def publish_so_far(local: LocalFolder, run: Path, copied: Copied = _untold) -> None:
+    """Everything that there is now, of ranks that may go on."""
     publish_logs(local, run, copied)
     for folder in _rank_folders(local):
         target = run / "ranks" / folder.name
@@ -145,7 +156,7 @@ def publish_all(local: LocalFolder, run: Path, copied: Copied = _untold) -> None
                 _publish(path, target / path.name, copied)
     for tree in _claimed(local):
         _publish_tree(tree, run / tree.relative_to(local.path), copied)
-    _sync_names(local, run)
+    _remove_half_copied(local, run)
 
 
 def _sync_names(local: LocalFolder, run: Path) -> None:
@@ -213,10 +224,26 @@ def _publish_readings(local: LocalFolder, target: Path, copied: Copied) -> None:
                 path.unlink()
 
 
+def _remove_half_copied(local: LocalFolder, run: Path) -> None:
+    """State snapshots that their rank dropped meanwhile: a snapshot in RUN is whole."""
+    for home in _listed(local.states):
+        for step in states_of(run / STATES / home.name):
+            copy = run / STATES / home.name / str(step)
+            is_whole = all((copy / name).exists() for name in (DESCRIPTION, TENSORS))
+            if not is_whole and not (home / str(step)).exists():
+                shutil.rmtree(copy)
+
+
+def _listed(folder: Path) -> list[Path]:
+    """What is finished: the name of anything else begins with a dot. Nothing where a rank has dropped the folder."""
+    with suppress(FileNotFoundError):
+        return sorted(path for path in folder.iterdir() if not path.name.startswith("."))
+    return []
+
+
 def _publish_tree(source: Path, target: Path, copied: Copied) -> None:
-    """Without what is unfinished, whose name begins with a dot."""
     target.mkdir(parents=True, exist_ok=True, mode=0o700)
-    for path in sorted(path for path in source.iterdir() if not path.name.startswith(".")):
+    for path in _listed(source):
         if path.is_dir() and not path.is_symlink():
             _publish_tree(path, target / path.name, copied)
         elif path.is_file():

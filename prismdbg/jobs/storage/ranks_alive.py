@@ -16,7 +16,7 @@ from prismdbg.errors import CapsuleError
 from prismdbg.jobs.storage.run_folder import attempt_of, rank_of, read_if_whole, read_json
 from prismdbg.log.columns import LAST_BYTES, read_whole
 from prismdbg.model.moment import Moment
-from prismdbg.settings.boot import boot_id
+from prismdbg.settings.boot import boot_id, time_namespace
 from prismdbg.settings.process_stat import fields_of, is_stopped, start_ticks, text_of
 from prismdbg.settings.rank_config import ENVIRONMENT_NAME
 
@@ -33,12 +33,17 @@ def still_runs(rank: Mapping[str, Any]) -> bool:
 
 
 def who_may_write(ranks: Path, config: Path) -> str:
-    """`rank 0, rank 1`: those with a log below `ranks` that still run. Where no rank has one: `a process of the job`,
-    if one was started with this configuration, for it may become a rank. Empty where nobody runs."""
-    folders = list(iter_logs(ranks)) if ranks.is_dir() else []
-    if not folders:
-        return "a process of the job" if any(_was_started_with(config, pid) for pid in _processes()) else ""
-    return ", ".join(f"rank {folder.name}" for folder in folders if _has_process(folder))
+    """`rank 0, rank 1`: those with a log below `ranks` that still run. Where none does: `a process of the job (PID 7)`,
+    if one was started with this configuration: it may become a rank, or be one that has not yet described itself. Empty
+    where nobody runs."""
+    folders = iter_logs(ranks) if ranks.is_dir() else ()
+    running = ", ".join(f"rank {folder.name}" for folder in folders if _has_process(folder))
+    return running or (f"a process of the job (PID {pid})" if (pid := process_with(config)) is not None else "")
+
+
+def process_with(config: Path) -> int | None:
+    """The PID of a process that was started with this configuration. It reads nothing of RUN."""
+    return next((pid for pid in _processes() if _was_started_with(config, pid)), None)
 
 
 def _has_process(folder: Path) -> bool:
@@ -77,14 +82,25 @@ def pid_here(described: Mapping[str, Any], where: Path = Path("rank.json")) -> i
         )
     pid, own = int(described["pid"]), Path("/proc/self/ns/pid").stat().st_ino
     namespace = int(described.get("pid_namespace", own))
-    node = described.get("hardware", {}).get("node", platform.node())
-    if node != platform.node() and not is_in_a_container_here(described):
-        return None
-    if described.get("boot_id", boot_id()) != boot_id():  # another machine of the same name, or an earlier boot
+    if not _is_of_this_boot(described):
         return None
     if namespace == own:
         return pid
     return next((at for at in _processes() if _is_it(at, pid, namespace)), None)
+
+
+def _is_of_this_boot(described: Mapping[str, Any]) -> bool:
+    """Whether it is of this machine, since it was booted last. Another machine may have the same name."""
+    node = described.get("hardware", {}).get("node", platform.node())
+    if node != platform.node() and not is_in_a_container_here(described):
+        return False
+    return bool(described.get("boot_id", boot_id()) == boot_id())
+
+
+def _has_our_clock(described: Mapping[str, Any]) -> bool:
+    """Also of a process that has ended."""
+    ours = time_namespace()
+    return _is_of_this_boot(described) and described.get("time_namespace", ours) == ours
 
 
 def is_in_a_container_here(described: Mapping[str, Any]) -> bool:
@@ -140,12 +156,13 @@ class _Words:
 
 class RankProcess:
     """One attempt of a rank, by its log folder. `pid`: as it is here; None where it cannot be seen from here, and then
-    it is neither alive nor dead."""
+    it is neither alive nor dead. `has_our_clock`: whether the times in its log are of our CLOCK_MONOTONIC."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._described = read_json(folder / "rank.json")
         self.pid = pid_here(self._described, folder / "rank.json")
+        self.has_our_clock = _has_our_clock(self._described)
         self._last_words: _Words | None = None
 
     @property

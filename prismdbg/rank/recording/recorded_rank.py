@@ -45,7 +45,7 @@ from prismdbg.rank.recording.steps import COUNTER
 from prismdbg.rank.tracing import tracer
 from prismdbg.rank.tracing.from_start import MemoryFromStart
 from prismdbg.settings import trackers
-from prismdbg.settings.boot import boot_id
+from prismdbg.settings.boot import boot_id, time_namespace
 from prismdbg.settings.file_system import bounded, is_local
 from prismdbg.settings.rank_config import ENVIRONMENT_NAME, Mode, RankConfig
 from prismdbg.settings.state_folders import ALL_SMALL_BYTES, SMALL_BYTES
@@ -118,7 +118,11 @@ class Recording:
         folder = claimed
         if config.local:  # the name is the job's, the log is this node's
             folder = Path(config.local) / "ranks" / claimed.name
-            folder.mkdir(mode=0o700)  # where it is gone, nobody brings into RUN what is written there
+            try:
+                folder.mkdir(mode=0o700)  # where it is gone, nobody brings into RUN what is written there
+            except OSError:
+                claimed.rmdir()  # it hides no log of an earlier attempt
+                raise
         self.recorder.open(
             str(folder),
             self.rank,
@@ -350,6 +354,7 @@ def describe_process(rank: int, socket_path: Path, recorder: str) -> dict[str, A
         "pid": os.getpid(),
         "pid_namespace": Path("/proc/self/ns/pid").stat().st_ino,
         "boot_id": boot_id(),
+        "time_namespace": time_namespace(),
         "started_ticks": own_start_ticks(),
         "started_ns": started_ns(),
         **process_tree.launch(process_tree.ancestors()),

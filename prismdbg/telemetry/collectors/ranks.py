@@ -46,6 +46,14 @@ class _Rank:
             self.sensors[name] = Sensor(self.subject, name, unit, kind)
         return self.sensors[name]
 
+    def look(self, thread: str) -> bool:
+        """Whether it can be read. What was last read of one that has ended counts."""
+        try:
+            self.read(thread, _schedstat(self.thread_files[thread].read()))
+        except (OSError, ValueError):
+            return False
+        return True
+
     def read(self, thread: str, times: _Times) -> None:
         """Neither time of a thread ever falls: where one does, another thread has the number."""
         if any(map(lt, times, self.threads.get(thread, times))):
@@ -160,13 +168,12 @@ class RankCollector:
         for thread in alive:
             if thread not in rank.thread_files:
                 rank.thread_files[thread] = OpenFile(tasks / thread / "schedstat")
-            try:
-                rank.read(thread, _schedstat(rank.thread_files[thread].read()))
-            except (OSError, ValueError):  # it ended, and what was last read of it counts
-                continue
+            rank.look(thread)
         for thread in rank.thread_files.keys() - set(alive):
-            rank.thread_files.pop(thread).close()
-            rank.end(thread)
+            rank.thread_files[thread].close()  # it is opened again by its name
+            if not rank.look(thread):  # the list may lack one that lives, where another ends meanwhile
+                rank.thread_files.pop(thread).close()
+                rank.end(thread)
         ran, waited = _sum([rank.ended, *rank.threads.values()])
         sink.reading(rank.sensor(names.THREADS_CPU_TIME), ran)
         sink.reading(rank.sensor(names.THREADS_RUN_QUEUE_WAIT), waited)

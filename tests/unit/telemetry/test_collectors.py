@@ -96,6 +96,20 @@ def test_of_threads_that_come_and_go_the_times_are_added_up_and_nothing_else_is_
         assert values == sorted(values) and values[-1] == begun + 1000 * each
 
 
+def test_a_thread_that_a_list_leaves_out_is_counted_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel's does so where the thread before it ends meanwhile."""
+    rank_tree(tmp_path)
+    found, ranks = Collected(), collector(tmp_path)
+    ranks.sample(found)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "listdir", lambda _: [str(PID)])
+        ranks.sample(found)
+    ranks.sample(found)
+    ranks.close()
+    assert found.values("rank 3.1", names.THREADS_CPU_TIME) == [5040] * 3
+    assert found.values("rank 3.1", names.THREADS_RUN_QUEUE_WAIT) == [708] * 3
+
+
 @pytest.mark.parametrize(("ran", "waited"), [(3, 9), (50, 1), (3, 1)])
 def test_the_times_do_not_fall_where_the_number_of_a_thread_comes_again_at_once(
     ran: int, waited: int, tmp_path: Path

@@ -13,7 +13,7 @@ from prismdbg.errors import CapsuleError, PrismError
 from prismdbg.jobs.record.nodes.heartbeat import Heartbeat
 from prismdbg.jobs.storage.fresh_logs import Asked, last_asked
 from prismdbg.jobs.storage.job_nodes import NodeFolder
-from prismdbg.jobs.storage.local_logs import LocalFolder, publish_all, publish_ends, publish_logs
+from prismdbg.jobs.storage.local_logs import LocalFolder, publish_all, publish_ends, publish_logs, publish_so_far
 from prismdbg.jobs.storage.ranks_alive import who_may_write
 from prismdbg.jobs.storage.run_folder import RunFolder, write_json
 
@@ -100,13 +100,24 @@ class Publisher:
         end_s = time.monotonic() + LAST_TRIES_S
         while (error := self._last_try()) is not None:
             if getattr(error, "errno", None) in _FULL or time.monotonic() > end_s:
-                when = "the job has ended" if isinstance(error, _StillRuns) else "the folder can be written to"
-                self._tell(
-                    f"{self._run.path} lacks the logs of this node: {_why(error)}; they are in {self._local.path}: "
-                    f"run `prismdbg publish {self._run.path}` on this node when {when}"
-                )
+                self._leave(error)
                 return
             time.sleep(LOOK_S)
+
+    def _leave(self, error: Exception) -> None:
+        """What RUN lacks is where it is. Of ranks that go on, all that they have written so far is in RUN: a scheduler
+        may end them and remove the folder as soon as the command has ended."""
+        when = "the folder can be written to"
+        if isinstance(error, _StillRuns):
+            when = "the job has ended"
+            try:
+                publish_so_far(self._local, self._run.path)
+            except (OSError, PrismError) as failed:
+                error = failed
+        self._tell(
+            f"{self._run.path} lacks the logs of this node: {_why(error)}; they are in {self._local.path}: "
+            f"run `prismdbg publish {self._run.path}` on this node when {when}"
+        )
 
     def _last_try(self) -> Exception | None:
         try:

@@ -516,9 +516,14 @@ def test_a_rank_that_outlives_the_command_writes_on(
     found, local, told = at_the_end
     here = {"pid": os.getpid(), "started_ticks": start_ticks(os.getpid())}
     write_json(local.ranks / "0" / "rank.json", here)
+    (local.ranks / "0" / "payload.00000.seg").write_bytes(b"received")
+    (local.path / "states" / "0" / "5").mkdir(parents=True)
+    (local.path / "states" / "0" / "5" / "state.json").write_text("{}")
     found.finish()
     assert local.path.exists() and not NodeFolder(run.nodes / "n1").published.exists()
     assert read_log(run.ranks / "0").notes, "what it has recorded so far"
+    assert (run.ranks / "0" / "payload.00000.seg").read_bytes() == b"received"
+    assert (run.states / "0" / "5" / "state.json").exists(), "a scheduler may remove the folder soon"
     assert told == [
         f"{run.path} lacks the logs of this node: rank 0 still runs; they are in {local.path}: "
         f"run `prismdbg publish {run.path}` on this node when the job has ended"
@@ -528,19 +533,25 @@ def test_a_rank_that_outlives_the_command_writes_on(
     assert not local.path.exists() and NodeFolder(run.nodes / "n1").published.exists() and len(told) == 1
 
 
+@pytest.mark.parametrize("rank_json", [None, "", '{"pid": 4194305}'], ids=["no log", "not described yet", "ended"])
 def test_a_process_that_the_command_left_may_become_a_rank(
-    run: RunFolder, at_the_end: tuple[Publisher, LocalFolder, list[str]]
+    run: RunFolder, at_the_end: tuple[Publisher, LocalFolder, list[str]], rank_json: str | None
 ) -> None:
-    """A script ends with `torchrun ... &`, say."""
+    """A script ends with `torchrun ... &`, say, perhaps after another job. rank_json: of a log that is there."""
     found, local, told = at_the_end
-    shutil.rmtree(local.ranks / "0")
+    if rank_json is None:
+        shutil.rmtree(local.ranks / "0")
+    elif rank_json:
+        (local.ranks / "0" / "rank.json").write_text(rank_json)
     config = str(NodeFolder(run.nodes / "n1").config)
     for variables, is_of_the_job in (({"PRISMDBG_CONFIG": config}, True), ({"PRISMDBG_CONFIG": config + "2"}, False)):
         with subprocess.Popen(["cat"], stdin=subprocess.PIPE, env=os.environ | variables) as left:
             found.finish()
             assert local.path.exists() is is_of_the_job
+            if is_of_the_job:
+                assert len(told) == 1 and f"a process of the job (PID {left.pid}) still runs" in told[0]
             left.communicate()
-    assert len(told) == 1 and "a process of the job still runs" in told[0]
+    assert len(told) == 1
 
 
 def test_one_log_folder_that_cannot_be_looked_at_hides_no_other(

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from tiny_log import TinyLog
@@ -38,24 +39,25 @@ def watch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Superviso
         yield Supervisor(RunFolder(tmp_path), Policy(), job, lambda _: None)
 
 
-def log_of(run: Path, name: str, *, pid: int = NO_SUCH_PID) -> TinyLog:
+def log_of(run: Path, name: str, *, pid: int = NO_SUCH_PID, **about: object) -> TinyLog:
     """Of a rank that has issued collectives just now."""
     log = TinyLog(run / "ranks" / name, int(name.partition(".")[0]))
     log.group("0", range(3), "default_pg")
     begun_ns = time.monotonic_ns() - SECOND_NS
     for step in range(5):
         log.complete(log.issue(step, 1, seq=step, time_ns=begun_ns + step), ended_ns=begun_ns + step + 1)
-    write_json(log.folder / "rank.json", {"pid": pid, "world_size": 3})
+    write_json(log.folder / "rank.json", {"pid": pid, "world_size": 3, **about})
     return log
 
 
 def ended(watch: Supervisor, monkeypatch: pytest.MonkeyPatch, *deaths: Death) -> None:
     """The job ends now."""
+    watch._find_folders(ended=True)
+    watch._read_events(time.monotonic_ns())
+    watch._find_processes()
     seen = SimpleNamespace(deaths=lambda: deaths, order=lambda: [one.name for one in deaths], ends=dict)
     monkeypatch.setattr(watch, "_deaths", seen)
     watch._ended_wall_ns = steady_clock.wall_ns()
-    watch._find_folders(ended=True)
-    watch._read_events(time.monotonic_ns())
     monkeypatch.setattr(watch, "_look", lambda _: None)
     watch._ended.set()
     watch._follow(lambda: None)
@@ -114,3 +116,23 @@ def test_the_end_and_what_ended_it_are_by_the_clock_of_the_latest_attempts_logs(
     (died,) = report["how_they_died"]
     assert told_ns <= died["wall_ns"] - LOGS_OFFSET_NS <= now_ns and died["alive_wall_ns"] == 0
     assert gather(tmp_path).interrupted
+
+
+@pytest.mark.parametrize(
+    "about",
+    [{"boot_id": "another", "hardware": {"node": "another"}}, {"time_namespace": 7}],
+    ids=["another machine", "another time namespace"],
+)
+@pytest.mark.parametrize("is_one_here", [False, True])
+def test_a_log_by_another_clock_moves_no_time(
+    watch: Supervisor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_one_here: bool, about: dict[str, Any]
+) -> None:
+    """Its offset is that of a clock which began at another time, as of a rank that `srun` started on another node."""
+    log_of(tmp_path, "0.1", **about)
+    if is_one_here:
+        log_of(tmp_path, "1")
+    began_ns = steady_clock.wall_ns()
+    ended(watch, monkeypatch)
+    ended_ns = read_json(tmp_path / "supervisor.json")["ended_wall_ns"]
+    ahead_ns = LOGS_OFFSET_NS - steady_clock._OFFSET_NS if is_one_here else 0
+    assert began_ns <= ended_ns - ahead_ns <= steady_clock.wall_ns()

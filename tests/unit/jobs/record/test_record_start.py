@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,8 +17,10 @@ from waiting import wait_for
 from prismdbg.cli import main
 from prismdbg.cli.exit_codes import ExitCode
 from prismdbg.jobs.record import record
+from prismdbg.jobs.record.nodes import publisher
 from prismdbg.jobs.record.record import RecordRequest
 from prismdbg.jobs.record.supervisor import Policy
+from prismdbg.settings.rank_config import RankConfig
 
 
 @pytest.mark.parametrize("was_there", [True, False])
@@ -96,3 +100,34 @@ def test_who_is_told_to_end_before_the_watch_begins_ends_the_job(told: type[Base
 def test_a_mistyped_option_is_not_taken_for_a_program(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run(["record", "-o", str(tmp_path / "run"), "--wndow", "3", "--", "true"]) == ExitCode.USAGE
     assert capsys.readouterr().err == "error: unknown option '--wndow'\n  try: see `prismdbg record --help`\n"
+
+
+LEAVES_A_PROCESS = (
+    "import subprocess, sys\n"
+    "left = subprocess.Popen(['sleep', '600'], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)\n"
+    "open(sys.argv[1], 'w').write(str(left.pid))\n"
+)
+
+
+@pytest.mark.parametrize("local", ["", "local"])
+@pytest.mark.parametrize("program", [LEAVES_A_PROCESS, "pass"])
+def test_where_ranks_tell_of_each_other_is_kept_while_a_process_of_the_job_runs(
+    program: str, local: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A rank that outlives the command starts another process: that is none of the job's."""
+    monkeypatch.setattr(publisher, "LAST_TRIES_S", -1.0)
+    (tmp_path / "local").mkdir()
+    run, told = tmp_path / "run", tmp_path / "pid"
+    own = str(tmp_path / local) if local else ""
+    command = (sys.executable, "-c", program, str(told))
+    try:
+        assert record.record(RecordRequest(output=run, command=command, local=own, policy=Policy()), print) == 0
+        folders = [
+            Path(RankConfig.load(path).socket_dir)
+            for path in run.glob("nodes/*/config.json" if local else "config.json")
+        ]
+        assert [folder.exists() for folder in folders] == [program == LEAVES_A_PROCESS]
+    finally:
+        if told.exists():
+            os.kill(int(told.read_text()), signal.SIGKILL)
+    shutil.rmtree(folders[0], ignore_errors=True)

@@ -81,6 +81,18 @@ def test_a_rank_whose_agent_has_started_others_since_is_of_an_earlier_attempt(ru
     assert names(run) == ["0.1"]
 
 
+@pytest.mark.parametrize("is_here", [True, False])
+def test_ranks_that_an_agent_starts_one_after_the_other_run_together(is_here: bool, run: RunFolder) -> None:
+    """A clock tick lies between their starts."""
+    for name in ("0.1", "1.1"):
+        rank(run, name)
+    for name, worker in (("2", 5), ("3", 6)):
+        log = rank(run, name, agent=1, worker=worker)
+        if not is_here:
+            log.path.unlink()
+    assert names(run) == ["0.1", "1.1", "2", "3"]
+
+
 def test_a_rank_of_another_job_beside_it_did_not_run_with_them(run: RunFolder) -> None:
     for name, port in (("1", 24001), ("0.1", 24002)):
         about = rank(run, name, world_size=2).folder / "rank.json"
@@ -93,6 +105,57 @@ def test_a_job_that_has_become_smaller(run: RunFolder) -> None:
         rank(run, name, world_size=2)
     rank(run, "0.1", world_size=1)
     assert names(run) == ["0.1"]
+
+
+def undescribed_by_a_log(run: RunFolder, name: str, *, began_ns: int) -> None:
+    """The log is on a node that is lost."""
+    about = {"rank": int(name[0]), "pid": NO_SUCH_PID, "world_size": 4, "started_ns": began_ns, "node": "n2"}
+    (run.ranks / name).mkdir(parents=True)
+    write_json(run.ranks / name / "rank.json", about)
+
+
+LAST_WORD_NS = 10**18  # later than that of any tiny log here
+
+
+@pytest.mark.parametrize(
+    ("before", "began_ns", "together"),
+    [
+        ((), BEGAN_NS, True),
+        (("0", "1"), LAST_WORD_NS, True),
+        (("0", "1"), BEGAN_NS, False),
+    ],
+    ids=["it is not known that there was an earlier attempt", "after it", "with it"],
+)
+def test_ranks_whose_logs_are_not_here_ran_together_with_those_that_began_after_the_attempt_before(
+    before: Sequence[str], began_ns: int, together: bool, run: RunFolder
+) -> None:
+    for name in (*before, "0.1", "1.1"):
+        rank(run, name)
+    for name in ("2", "3"):
+        undescribed_by_a_log(run, name, began_ns=began_ns)
+    assert names(run) == ["0.1", "1.1", *(("2", "3") if together else ())]
+
+
+def test_where_the_logs_of_the_attempt_before_are_not_here_either_nobody_knows(run: RunFolder) -> None:
+    undescribed_by_a_log(run, "0", began_ns=BEGAN_NS - 10**10)
+    rank(run, "0.1")
+    undescribed_by_a_log(run, "1", began_ns=BEGAN_NS)
+    assert names(run) == ["0.1"]
+
+
+def test_of_a_lost_node_whose_logs_were_not_copied_the_loss_is_told(run: RunFolder) -> None:
+    """Rank 0 lost a peer on it, and would be told as the cause."""
+    (run.nodes / "n2").mkdir(parents=True)
+    write_json(run.nodes / "job.json", {"id": "x"})
+    write_json(run.nodes / "n2" / "node.json", {"local": "/elsewhere/prismdbg-x"})
+    lost = {"type": "RuntimeError", "incident": "exception", "text": "Connection closed by peer"}
+    rank(run, "0.1").note("incident", moment="0.1", traceback=["RuntimeError: no"], **lost)
+    rank(run, "1.1")
+    for name in ("2", "3"):
+        undescribed_by_a_log(run, name, began_ns=BEGAN_NS)
+    evidence = gather(run.path)
+    assert [node.ranks for node in evidence.silent_nodes] == [(2, 3)]
+    assert diagnose(evidence).verdicts[0].kind == "lost_node"
 
 
 def test_a_rank_of_which_nobody_knows_when_it_began_or_ended(run: RunFolder) -> None:

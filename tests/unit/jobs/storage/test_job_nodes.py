@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,7 @@ from prismdbg.jobs.storage.job_nodes import (
     node_states,
     supervisor_report,
 )
+from prismdbg.jobs.storage.local_logs import LocalFolder
 from prismdbg.jobs.storage.run_folder import RunFolder, read_json
 
 
@@ -187,6 +189,21 @@ def test_how_a_node_ended_without_which_the_job_began_anew_is_not_how_the_job_di
     report = supervisor_report(run)
     assert report["exit_code"] == (0 if has_left else 143)
     assert report["interrupted"] == ({} if has_left else {"signal": 15, "wall_ns": 5, "node": "n2", "of_some": True})
+
+
+def test_a_node_whose_logs_are_not_yet_in_run_is_read_where_they_are(tmp_path: Path) -> None:
+    """The command runs on n2. Its rank ran to the end with those of n1, which counts one restart more."""
+    run, local = RunFolder(tmp_path / "run"), LocalFolder(tmp_path / "prismdbg-n2")
+    elastic(run, n1_ranks=("0", "0.1"), exit_code=0)
+    write_training(local.ranks / "1")
+    local.describe(run.path, "n2")
+    (run.nodes / "n2" / "node.json").write_text(json.dumps({"local": str(local.path)}))
+    for name, owner in (("0", "n1"), ("0.1", "n1"), ("1", "n2")):
+        (run.ranks / name / "events.00000.seg").unlink()
+        about = {"rank": int(name[0]), "pid": 1, "node": owner, "started_ns": 10**18 - 2 * 10**9, "world_size": 2}
+        (run.ranks / name / "rank.json").write_text(json.dumps(about))
+    shutil.copy(run.ranks / "1" / "rank.json", local.ranks / "1")
+    assert supervisor_report(run)["exit_code"] == 143
 
 
 def test_the_end_of_all_nodes_is_that_of_the_job(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from prismdbg.jobs.storage import fresh_logs, local_logs
 from prismdbg.jobs.storage.fresh_logs import ask_for_logs, publish_left
 from prismdbg.jobs.storage.inventory import remove
 from prismdbg.jobs.storage.job_nodes import NodeFolder, NodeState, node_states
-from prismdbg.jobs.storage.local_logs import LocalFolder, publish_all, publish_ends, publish_logs
+from prismdbg.jobs.storage.local_logs import LocalFolder, publish_all, publish_ends, publish_logs, publish_so_far
 from prismdbg.jobs.storage.run_folder import RunFolder, write_json
 from prismdbg.jobs.storage.run_report import rank_states
 from prismdbg.log import joining
@@ -154,6 +154,30 @@ def test_everything_of_a_rank_that_has_ended_comes_along(run: RunFolder, local: 
     assert not (run.path / "memory" / "13.35").exists(), "of a process that is no rank"
     assert (run.states / "0" / "7" / "state.json").read_text() == "{}"
     assert [path.name for path in (run.states / "0").iterdir()] == ["7"], "nothing half-written"
+
+
+def test_of_a_snapshot_that_its_rank_drops_while_it_is_copied_no_half_stays(
+    run: RunFolder, local: LocalFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was copied before stays in RUN: whoever removes the folder may have begun."""
+    issue(TinyLog(local.ranks / "0"))
+    states = local.states / "0"
+    for step in ("5", "6", "7"):
+        (states / step).mkdir(parents=True)
+        for name in ("state.json", "tensors.safetensors"):
+            (states / step / name).write_text(name)
+    copy = local_logs._publish
+
+    def dropping(source: Path, target: Path, copied: local_logs.Copied) -> None:
+        copy(source, target, copied)
+        if source == states / "6" / "state.json":
+            for step in ("5", "6", "7"):
+                (states / step).rename(states / f".{step}.partial")
+
+    monkeypatch.setattr(local_logs, "_publish", dropping)
+    publish_so_far(local, run.path)
+    (whole,) = (run.states / "0").iterdir()
+    assert sorted(path.name for path in whole.iterdir()) == ["state.json", "tensors.safetensors"] and whole.name == "5"
 
 
 @pytest.mark.parametrize("is_full", [False, True])
@@ -391,13 +415,17 @@ INSIDE = (
     "the logs of rank 0 are on node n1, in {local}: run `prismdbg publish {run}` in the container or the job "
     "that has this folder; if it has ended, what was not copied into {run} is lost"
 )
+OTHER_BOOT = (
+    "the logs of rank 0 are on node n1, in {local}: if this machine was restarted since, they are gone, and what was "
+    "not copied into {run} is lost; else run `prismdbg publish {run}` on the other machine called " + platform.node()
+)
 
 
 @pytest.mark.parametrize(
     ("about", "line"),
     [
         ({}, GONE),
-        ({"boot_id": "the one before"}, GONE),
+        ({"boot_id": "the one before"}, OTHER_BOOT),
         ({"host": "n1.cluster"}, ELSEWHERE),
         ({"namespaces": {"mnt": 7}}, INSIDE),
     ],
@@ -425,6 +453,15 @@ def test_a_folder_that_went_with_the_job_is_looked_for_nowhere_else(
     with pytest.raises(RankLost, match="which is gone" if line == GONE else f"in {local.path}$") as raised:
         refuse_lost(run.ranks / "0", node_states(run)[0])
     assert ("publish" in raised.value.hint) is (line != GONE)
+
+
+def test_a_run_whose_logs_went_with_the_job_is_removed(run: RunFolder, local: LocalFolder) -> None:
+    """Nobody could fetch them, on whatever machine."""
+    write_json(run.nodes / "n1" / "node.json", {"local": str(local.path), **HERE})
+    write_json(run.nodes / "n1" / "supervisor.json", {"exit_code": 0})
+    local.remove()
+    remove(run.path)
+    assert not run.path.exists()
 
 
 @pytest.mark.parametrize("force", [False, True])

@@ -37,6 +37,7 @@ def test_a_folder_of_the_node_that_is_gone_is_not_made_again(tmp_path: Path, cap
     config = RankConfig(mode=Mode.RECORD, socket_dir=str(tmp_path), run=str(tmp_path / "run"), local=str(local))
     mine = Recording(config, PythonRecorder(), "python", lambda *_: None)
     assert not mine.ensure_open() and not local.exists()
+    assert not list((tmp_path / "run" / "ranks").iterdir()), "the newest attempt is another one, and has a log"
     assert f"is not recorded: the log could not be opened: [Errno 2] No such file or directory: '{local}" in (
         capfd.readouterr().err
     )
