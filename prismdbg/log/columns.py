@@ -547,7 +547,13 @@ class _Reading:
 
     def add(self, part: LogPart) -> bool:
         """False where the log ends with this segment."""
-        words = _words(part)
+        try:
+            words = _words(part)
+        except CapsuleError as error:
+            if self.rank < 0 or isinstance(error.__cause__, OSError):
+                raise
+            self.damage = error  # longer than a segment can be: what came before counts
+            return False
         if not len(words) or not self._header(words, part):
             return False
         places = seg.find_records(words, part)

@@ -6,6 +6,7 @@ A joined file is read as the segments that it was made of: each part as words of
 from __future__ import annotations
 
 import os
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -136,8 +137,8 @@ def table_of(parts: Sequence[tuple[int, int]]) -> bytes:
 
 
 def _table(path: Path, first: int, last: int) -> list[tuple[int, int]]:
-    """Number and first slot of each part; empty where there is no table, or one that cannot be true. Whether parts
-    begin where records do shows when they are read."""
+    """Number and first slot of each part that begins before the file's end, which may be cut; empty where there is no
+    table, or one that cannot be true. Whether parts begin and end where records do shows when they are read."""
     with open_plain(path) as file:
         file.seek(fmt.HEADER.size)
         head = file.read(fmt.RECORD.size)
@@ -151,8 +152,9 @@ def _table(path: Path, first: int, last: int) -> list[tuple[int, int]]:
     table = list(fmt.PART.iter_unpack(body))
     numbers, begins = zip(*table, strict=True)
     begin = FIRST_SLOT + size_bytes // SLOT_BYTES
-    is_true = numbers[0] == first and numbers[-1] <= last and begins[0] == begin and begins[-1] < slots
-    return table if is_true and _rises(numbers) and _rises(begins) else []
+    is_true = numbers[0] == first and numbers[-1] <= last and begins[0] == begin
+    left = max(bisect_left(begins, slots), 1)
+    return table[:left] if is_true and _rises(numbers) and _rises(begins) else []
 
 
 def _rises(numbers: Sequence[int]) -> bool:

@@ -76,7 +76,8 @@ def find_records(words: Words, part: LogPart) -> Places:
         slot = following
     else:
         closed = True
-    if part.end is not None and slot < end and damage is None:  # the table, or what it speaks of, is not as it was
+    is_whole = part.is_file or (slot == end if part.end is not None else slot < end and closed)
+    if not is_whole and damage is None:  # the table, or what it speaks of, is not as it was
         damage = CapsuleError(
             f"{part.path} is damaged at offset {part.offset(slot)}: no record begins here", hint=DAMAGED
         )

@@ -18,7 +18,8 @@ from prismdbg.capsule.log import reader
 from prismdbg.capsule.log.follower import LogFollower
 from prismdbg.capsule.log.reader import event_segments, read_log
 from prismdbg.errors import CapsuleError
-from prismdbg.log.columns import LogColumns, newest_parts, read_beginning, read_columns
+from prismdbg.log import log_parts as log_parts_module
+from prismdbg.log.columns import LogColumns, newest_parts, read_beginning, read_columns, read_whole
 from prismdbg.log.folding import bytes_since, fold, reaches, split_before
 from prismdbg.log.joining import APART, alone, join
 from prismdbg.log.log_parts import MAX_SEGMENT_BYTES, log_parts
@@ -197,6 +198,33 @@ def test_a_part_with_a_hole_is_not_read_into_memory(tmp_path: Path) -> None:
         one_before.words()
     with pytest.raises(CapsuleError, match="was truncated"):
         last.body(8)
+
+
+@pytest.mark.parametrize(
+    ("number", "by_bytes", "rows"), [(1, 0, 4), (1, 8, 4), (3, -8, 12), (3, 0, 12), (3, 8, 12), (4, 400, 17)]
+)
+def test_of_a_file_that_was_cut_what_is_left_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, by_bytes: int, rows: int
+) -> None:
+    """As after a copy that was interrupted. A joined file may be longer than a segment can be."""
+    path = joined_with(tmp_path, {})
+    monkeypatch.setattr(log_parts_module, "MAX_SEGMENT_BYTES", path.stat().st_size // 2)
+    begin = next(part for part in log_parts(tmp_path) if part.number == number).offset(8)
+    os.truncate(path, begin + by_bytes)
+    columns = read_columns(tmp_path)
+    assert columns.damage is not None and str(path) in str(columns.damage)
+    assert columns.record_id.tolist() == [*range(rows)]
+    with pytest.raises(CapsuleError, match=str(path)):
+        read_whole(tmp_path)
+    assert read_beginning(tmp_path).rank == 0
+
+
+def test_a_long_file_whose_table_is_not_used_is_damaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = joined_with(tmp_path, {"numbers": [1, 2, 2, 4]})
+    monkeypatch.setattr(log_parts_module, "MAX_SEGMENT_BYTES", path.stat().st_size // 2)
+    columns = read_columns(tmp_path)
+    assert columns.damage is not None and str(path) in str(columns.damage)
+    assert columns.record_id.tolist() == [*range(4)]
 
 
 def joined_with(folder: Path, altered: Altered) -> Path:
