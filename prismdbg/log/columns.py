@@ -18,23 +18,14 @@ from numpy.typing import NDArray
 
 from prismdbg.capsule.log import format as fmt
 from prismdbg.capsule.log.events import Note, StepMark
+from prismdbg.capsule.log.part_table import FIRST_SLOT, SLOT_BYTES
 from prismdbg.capsule.log.reader import DAMAGED, event_segments, read_header
 from prismdbg.capsule.log.records import RecordDecoder
 from prismdbg.errors import CapsuleError
 from prismdbg.log import segment as seg
 from prismdbg.log import step_rows
 from prismdbg.log.kept_marks import KeptMarks
-from prismdbg.log.log_parts import (
-    FIRST_SLOT,
-    SLOT_BYTES,
-    LogPart,
-    Numbered,
-    Words,
-    all_parts,
-    newest_first,
-    parts_of,
-    whole_file,
-)
+from prismdbg.log.log_parts import LogPart, Numbered, Words, all_parts, newest_first, parts_of, whole_file
 from prismdbg.log.nonfinite_runs import NonfiniteCall, NonfiniteRuns
 from prismdbg.log.segment import Ints
 from prismdbg.log.summary import parts, summarized

@@ -9,9 +9,10 @@ from pathlib import Path
 import numpy as np
 
 from prismdbg.capsule.log import format as fmt
+from prismdbg.capsule.log.part_table import FIRST_SLOT, SLOT_BYTES, table_of
 from prismdbg.capsule.log.reader import event_segments
 from prismdbg.capsule.transfer import open_plain
-from prismdbg.log.log_parts import FIRST_SLOT, SLOT_BYTES, LogPart, Numbered, table_of
+from prismdbg.log.log_parts import LogPart, Numbered
 from prismdbg.log.summary import put
 
 JOINED_BYTES = 256 << 20  # as much as a log has by default: one file. A reader takes the parts that it needs

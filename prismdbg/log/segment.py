@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 
 from prismdbg.capsule.limits import MAX_TENSORS
 from prismdbg.capsule.log import format as fmt
+from prismdbg.capsule.log.part_table import FIRST_SLOT, SLOT_BYTES
 from prismdbg.capsule.log.reader import DAMAGED
 from prismdbg.errors import CapsuleError
-from prismdbg.log.log_parts import FIRST_SLOT, SLOT_BYTES, LogPart, Words
+from prismdbg.log.log_parts import LogPart, Words
 from prismdbg.log.record_walk import walk
 from prismdbg.model import dtypes
 from prismdbg.model.fingerprint_arithmetic import as_signed

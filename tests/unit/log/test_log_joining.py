@@ -15,8 +15,9 @@ from tiny_log import TinyLog
 
 from prismdbg.capsule.log import format as fmt
 from prismdbg.capsule.log import reader
+from prismdbg.capsule.log.batch import Batch
 from prismdbg.capsule.log.follower import LogFollower
-from prismdbg.capsule.log.reader import event_segments, read_log
+from prismdbg.capsule.log.reader import LogReader, event_segments, read_log
 from prismdbg.errors import CapsuleError
 from prismdbg.log import log_parts as log_parts_module
 from prismdbg.log.columns import LogColumns, newest_parts, read_beginning, read_columns, read_whole
@@ -24,6 +25,7 @@ from prismdbg.log.folding import bytes_since, fold, reaches, split_before
 from prismdbg.log.joining import APART, alone, join
 from prismdbg.log.log_parts import MAX_SEGMENT_BYTES, log_parts
 from prismdbg.log.summary import preface_of_capsule, summarize
+from prismdbg.model.collective import Collective
 
 PARTS = 4
 _FILLS = 63  # a kind that no reader knows
@@ -306,6 +308,51 @@ def test_whoever_follows_goes_on_behind_what_was_joined(tmp_path: Path) -> None:
     join(tmp_path, PARTS * SEGMENT_BYTES)
     reached = [batch.reached for batch in follower.poll()]  # type: ignore[union-attr]
     assert reached[-1] == {("0",): 13}
+
+
+@pytest.mark.parametrize("polled_at", [(), (0,), (1,), (1.5,), (4,), (4.5,), (12,), (0, 4.5, 12.5), (13,)], ids=str)
+def test_whoever_follows_goes_on_within_what_was_joined(tmp_path: Path, polled_at: tuple[float, ...]) -> None:
+    """Two collectives in each segment; .5: when one of them is written."""
+    log = TinyLog(tmp_path, segment_bytes=SEGMENT_BYTES)
+    reader, follower = LogReader(tmp_path), LogFollower(tmp_path)
+    given: list[int] = []
+    followed: list[int] = []
+
+    def poll() -> None:
+        given.extend(event.record_id for event in reader.poll() if isinstance(event, Collective))
+        followed.extend(gap[2] for batch in follower.poll() for gap in batch.gaps)  # type: ignore[union-attr]
+
+    for number in range(14):
+        for place in (number, number + 0.5):
+            if place in polled_at:
+                poll()
+            log.complete(log.issue(number, 1))
+        log.next_segment()
+    join(tmp_path)
+    assert len(event_segments(tmp_path)) == 3
+    poll()
+    poll()
+    assert given == [*range(28)] and followed == given[1:]
+
+
+def test_who_begins_within_what_was_joined_knows_the_rank(tmp_path: Path) -> None:
+    long_log(tmp_path, 14)
+    join(tmp_path)
+    follower = LogFollower(tmp_path, 5)
+    issued = [gap[2] for batch in follower.poll() if isinstance(batch, Batch) for gap in batch.gaps]
+    assert issued == [*range(21, 56)] and (follower.rank, follower.pid) == (0, 4711)
+
+
+def test_whoever_follows_is_told_once_what_comes_before_damage(tmp_path: Path) -> None:
+    path = joined_with(tmp_path, {})
+    place = next(part for part in log_parts(tmp_path) if part.number == 3).offset(8)
+    with path.open("r+b") as file:
+        file.seek(place)
+        file.write(fmt.RECORD.pack(12, 1, 0))
+    reader = LogReader(tmp_path)
+    assert [event.record_id for event in reader.poll() if isinstance(event, Collective)] == [*range(12)]
+    with pytest.raises(CapsuleError, match="in a record of 12 bytes"):
+        reader.poll()
 
 
 def test_what_was_cut_or_joined_already_stays(tmp_path: Path) -> None:
