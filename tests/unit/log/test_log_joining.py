@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TypedDict
 
@@ -19,12 +20,13 @@ from prismdbg.capsule.log.batch import Batch
 from prismdbg.capsule.log.follower import LogFollower
 from prismdbg.capsule.log.reader import LogReader, event_segments, read_log
 from prismdbg.errors import CapsuleError
+from prismdbg.log import joining
 from prismdbg.log import log_parts as log_parts_module
 from prismdbg.log.columns import LogColumns, newest_parts, read_beginning, read_columns, read_whole
 from prismdbg.log.folding import bytes_since, fold, reaches, split_before
-from prismdbg.log.joining import APART, alone, join
+from prismdbg.log.joining import APART, JOINED_BYTES, alone, join
 from prismdbg.log.log_parts import MAX_SEGMENT_BYTES, log_parts
-from prismdbg.log.summary import preface_of_capsule, summarize
+from prismdbg.log.summary import preface_of_capsule, put, summarize
 from prismdbg.model.collective import Collective
 
 PARTS = 4
@@ -355,15 +357,52 @@ def test_whoever_follows_is_told_once_what_comes_before_damage(tmp_path: Path) -
         reader.poll()
 
 
-def test_what_was_cut_or_joined_already_stays(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("most_bytes", "left"), [(PARTS * SEGMENT_BYTES, [0, 1, 5, 6, 7, 11, 13]), (JOINED_BYTES, [0, 1, 6, 7, 13])]
+)
+def test_what_was_cut_or_joined_already_stays(tmp_path: Path, most_bytes: int, left: list[int]) -> None:
+    """It keeps none of the others from being joined."""
     log = long_log(tmp_path, 14)
     path = log.folder / "events.00006.seg"
     path.write_bytes(path.read_bytes()[:200])
-    join(tmp_path, PARTS * SEGMENT_BYTES)
-    assert numbers(tmp_path) == [0, 1, 5, 6, 7, 8, 9, 13]
+    join(tmp_path, most_bytes)
+    assert numbers(tmp_path) == left
     files = sorted(tmp_path.iterdir())
-    join(tmp_path, PARTS * SEGMENT_BYTES)
+    join(tmp_path, most_bytes)
     assert sorted(tmp_path.iterdir()) == files
+
+
+@pytest.mark.parametrize(("room", "left"), [(9, [0, 1, 9, 13]), (3, [0, *range(1, 13, 2), 13]), (1, [*range(14)])])
+@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EDQUOT], ids=errno.errorcode.get)
+def test_where_there_is_no_room_for_all_files_are_shorter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: int, left: list[int], error: int
+) -> None:
+    """So many segments fit."""
+    long_log(tmp_path, 14)
+    whole = read_log(tmp_path)
+
+    def put_in_little_room(path: Path, chunks: Iterable[bytes]) -> None:
+        data = b"".join(chunks)
+        first, last = (int(number) for number in path.name.split(".")[1].split("-"))
+        if last - first >= room:
+            raise OSError(error, os.strerror(error))
+        put(path, [data])
+
+    monkeypatch.setattr(joining, "put", put_in_little_room)
+    join(tmp_path)
+    assert numbers(tmp_path) == left
+    assert read_log(tmp_path) == whole
+
+
+def test_another_error_is_raised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    long_log(tmp_path, 14)
+
+    def fails(_path: Path, _chunks: Iterable[bytes]) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(joining, "put", fails)
+    with pytest.raises(OSError, match=os.strerror(errno.EIO)):
+        join(tmp_path)
 
 
 def test_damage_is_told_where_it_was(tmp_path: Path) -> None:
