@@ -135,7 +135,7 @@ class Evidence:
     def parked_steps(self) -> frozenset[int]:
         """Steps in which a rank was held for an image, and those after: the others waited for that."""
         return frozenset(
-            step for log in self.columns.values() for first, last in _parks(log) for step in range(first, last)
+            step for log in self.columns.values() for first, last in _parked_steps(log) for step in range(first, last)
         )
 
     def group(self, name: str) -> Group:
@@ -172,18 +172,28 @@ class Evidence:
         return time_ns + self.logs[rank].wall_offset_ns
 
 
-def _parks(log: LogColumns) -> Iterator[tuple[int, int]]:
-    """For each park its first step, and the first that it has no part in. One that is not over lasts on."""
-    marks = [mark.time_ns for mark in log.steps]
-    since: int | None = None
+def parks(log: LogColumns) -> Iterator[tuple[int, int | None]]:
+    """From when to when the rank was held for an image, each time; None where that is not over."""
+    since_ns: int | None = None
     for note in log.notes:
         if note.kind == "parked":
-            since = _step_at(log, marks, note.time_ns)
-        elif note.kind == "released" and since is not None:
-            yield since, _step_at(log, marks, note.time_ns) + 2
-            since = None
-    if since is not None:
-        yield since, int(log.step.max(initial=since)) + 1
+            since_ns = note.time_ns
+        elif note.kind == "released" and since_ns is not None:
+            yield since_ns, note.time_ns
+            since_ns = None
+    if since_ns is not None:
+        yield since_ns, None
+
+
+def _parked_steps(log: LogColumns) -> Iterator[tuple[int, int]]:
+    """For each park its first step, and the first that it has no part in. One that is not over lasts on."""
+    marks = [mark.time_ns for mark in log.steps]
+    for since_ns, until_ns in parks(log):
+        since = _step_at(log, marks, since_ns)
+        if until_ns is None:
+            yield since, int(log.step.max(initial=since)) + 1
+        else:
+            yield since, _step_at(log, marks, until_ns) + 2
 
 
 def _step_at(log: LogColumns, marks: list[int], time_ns: int) -> int:

@@ -11,30 +11,22 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from prismdbg.capsule.log import format as fmt
 from prismdbg.capsule.log.events import Note, StepMark
+from prismdbg.capsule.log.notes import PATH_NOTES
+from prismdbg.capsule.log.part_table import FIRST_SLOT, SLOT_BYTES
 from prismdbg.capsule.log.reader import DAMAGED, event_segments, read_header
 from prismdbg.capsule.log.records import RecordDecoder
 from prismdbg.errors import CapsuleError
+from prismdbg.log import kept_marks, step_rows
 from prismdbg.log import segment as seg
-from prismdbg.log import step_rows
 from prismdbg.log.kept_marks import KeptMarks
-from prismdbg.log.log_parts import (
-    FIRST_SLOT,
-    SLOT_BYTES,
-    LogPart,
-    Numbered,
-    Words,
-    all_parts,
-    newest_first,
-    parts_of,
-    whole_file,
-)
+from prismdbg.log.log_parts import LogPart, Numbered, Words, all_parts, newest_first, parts_of, whole_file
 from prismdbg.log.nonfinite_runs import NonfiniteCall, NonfiniteRuns
 from prismdbg.log.segment import Ints
 from prismdbg.log.summary import parts, summarized
@@ -219,9 +211,12 @@ class LogColumns:
 
     def newest(self, count: int) -> LogColumns:
         """With so many of its last rows, and a summary of what is before, as a summary of a segment is: of one of many
-        ranks."""
+        ranks. Of steps there are so many of the last marks, and of notes none of the files that the rank used."""
+        earlier = kept_marks.around_skipped([*self.earlier_marks, *self.steps[:-count]])
+        notes = [note for note in self.notes if note.kind not in PATH_NOTES]
+        told: dict[str, Any] = {"steps": self.steps[-count:], "earlier_marks": earlier, "notes": notes}
         if len(self) <= count:
-            return replace(self, summary=step_rows.of_many(self.summary))
+            return replace(self, summary=step_rows.of_many(self.summary), **told)
         whole_from = int(self.record_id[-count])
         before = self.record_id < whole_from
         stays = ~before | (self.ended_ns == NOT_ENDED)
@@ -230,7 +225,7 @@ class LogColumns:
         stays |= self._is_single & self.nonfinite
         stays[self._first_of_runs(np.flatnonzero(before & self.nonfinite), summary)] = True
         summary = step_rows.of_many(summary)
-        return replace(self.only(np.flatnonzero(stays)), summary=summary, whole_from=whole_from)
+        return replace(self.only(np.flatnonzero(stays)), summary=summary, whole_from=whole_from, **told)
 
     def _first_of_runs(self, rows: Ints, of_steps: step_rows.Rows) -> Ints:
         """Of rows with NaN or Inf."""
@@ -548,7 +543,13 @@ class _Reading:
 
     def add(self, part: LogPart) -> bool:
         """False where the log ends with this segment."""
-        words = _words(part)
+        try:
+            words = _words(part)
+        except CapsuleError as error:
+            if self.rank < 0 or isinstance(error.__cause__, OSError):
+                raise
+            self.damage = error  # longer than a segment can be: what came before counts
+            return False
         if not len(words) or not self._header(words, part):
             return False
         places = seg.find_records(words, part)

@@ -7,9 +7,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from prismdbg.capsule.log import format as fmt
+from prismdbg.capsule.log.part_table import FIRST_SLOT, SLOT_BYTES
 from prismdbg.capsule.log.reader import event_segments
 from prismdbg.log import segment as seg
-from prismdbg.log.log_parts import FIRST_SLOT, SLOT_BYTES, LogPart, all_parts, log_parts, parts_of
+from prismdbg.log.log_parts import LogPart, all_parts, log_parts, parts_of
 from prismdbg.log.summary import preface, put
 
 # An estimate needs so many collectives, or collectives of so long a time.

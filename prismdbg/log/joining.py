@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -9,9 +10,10 @@ from pathlib import Path
 import numpy as np
 
 from prismdbg.capsule.log import format as fmt
+from prismdbg.capsule.log.part_table import FIRST_SLOT, SLOT_BYTES, table_of
 from prismdbg.capsule.log.reader import event_segments
 from prismdbg.capsule.transfer import open_plain
-from prismdbg.log.log_parts import FIRST_SLOT, SLOT_BYTES, LogPart, Numbered, table_of
+from prismdbg.log.log_parts import LogPart, Numbered
 from prismdbg.log.summary import put
 
 JOINED_BYTES = 256 << 20  # as much as a log has by default: one file. A reader takes the parts that it needs
@@ -25,16 +27,19 @@ def join(folder: Path, most_bytes: int = JOINED_BYTES) -> None:
     """All but the oldest segment, which may be a preface, and the newest. Nobody may write to the log any more.
 
     A reader finds all of it at any time: a joined file stands for its parts while they are still there
-    (`event_segments`). `OSError` where there is no room for one.
+    (`event_segments`). Where there is no room for such a file beside its parts, files are shorter.
     """
-    for group in _groups(event_segments(folder)[1:-APART], most_bytes):
-        ends = [_end(path) for _, path in group]
-        filled = [LogPart(number=n, path=path, of_file=n, end=end) for (n, path), end in zip(group, ends, strict=True)]
-        if None in ends:  # cut: it stays as it is, and whoever reads it says so
-            continue
-        put(folder / fmt.joined_segment(group[0][0], group[-1][0]), _joined(filled))
-        for _, path in group:
-            path.unlink()
+    while groups := _groups(event_segments(folder)[1:-APART], most_bytes):
+        try:
+            for group in groups:
+                put(folder / fmt.joined_segment(group[0].number, group[-1].number), _joined(group))
+                for part in group:
+                    part.path.unlink()
+            return
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            most_bytes //= 2
 
 
 def alone(part: LogPart) -> bytes:
@@ -45,19 +50,20 @@ def alone(part: LogPart) -> bytes:
     return _header(words[:FIRST_SLOT].tobytes(), part.number, len(records)) + records
 
 
-def _groups(segments: Sequence[Numbered], most_bytes: int) -> list[list[Numbered]]:
+def _groups(segments: Sequence[Numbered], most_bytes: int) -> list[list[LogPart]]:
     """Neighbours that fit into one file."""
-    groups: list[list[Numbered]] = []
+    groups: list[list[LogPart]] = []
     left = 0
     for number, path in segments:
         size_bytes = path.stat().st_size
-        if path.name != fmt.event_segment(number):  # joined before
+        end = _end(path) if path.name == fmt.event_segment(number) else None
+        if end is None:  # joined before; or cut: it stays as it is, and whoever reads it says so
             left = 0
             continue
         if size_bytes > left:
             groups.append([])
             left = most_bytes
-        groups[-1].append((number, path))
+        groups[-1].append(LogPart(number=number, path=path, of_file=number, end=end))
         left -= size_bytes
     return [group for group in groups if len(group) > 1]
 

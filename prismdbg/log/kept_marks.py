@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from prismdbg.capsule.log import format as fmt
+from prismdbg.capsule.log.events import StepMark
 
 MOST_MARKS = 1 << 15
 _MARKS_AFTER = 10  # a skipped step: in 8 of them its gradients may be left, and one shows that they are not
@@ -56,6 +57,16 @@ def newest(parts: Sequence[list[bytes]], most: int = MOST_MARKS) -> list[list[by
         found.append(marks[max(len(marks) - left, 0) :])
         left = max(left - len(marks), 0)
     return found[::-1]
+
+
+def around_skipped(marks: Sequence[StepMark]) -> list[StepMark]:
+    """Of those that stay in a summary, without the last ones of its segments, but for the very last: a job of weeks has
+    tens of thousands of segments."""
+    stays = {0, len(marks) - 1}
+    for at, mark in enumerate(marks):
+        if mark.source is fmt.StepSource.SKIPPED_BY_SCALER:
+            stays.update(range(max(at - 1, 0), min(at + _MARKS_AFTER, len(marks))))
+    return [marks[at] for at in sorted(stays)] if marks else []
 
 
 def records_of(marks: Iterable[bytes]) -> list[bytes]:

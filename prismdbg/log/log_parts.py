@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import BinaryIO
 
@@ -16,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prismdbg.capsule.log import format as fmt
+from prismdbg.capsule.log.part_table import FIRST_SLOT, SLOT_BYTES, part_table
 from prismdbg.capsule.log.reader import DAMAGED, event_segments, segment_span
 from prismdbg.capsule.transfer import open_plain
 from prismdbg.errors import CapsuleError
@@ -24,9 +24,6 @@ Words = NDArray[np.uint64]
 Numbered = tuple[int, Path]  # a file and the number of its first segment
 
 MAX_SEGMENT_BYTES = 128 << 20  # a recorder's have a few MiB; a preface grows with the job's source lines and groups
-SLOT_BYTES = 8  # records begin and are sized in slots of this many bytes
-FIRST_SLOT = fmt.HEADER.size // SLOT_BYTES
-_MOST_TABLE_BYTES = 1 << 17
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +112,7 @@ def newest_first(files: Sequence[Numbered]) -> Iterator[LogPart]:
 def parts_of(number: int, path: Path) -> list[LogPart]:
     """Of one file: one where it is not joined, or its table is not to be used. `OSError` where it is gone meanwhile."""
     first, last = segment_span(path)
-    table = _table(path, first, last) if first < last else []
+    table = part_table(path, first, last) if first < last else []
     if not table:
         return [whole_file(path, number)]
     ends = [*(begin for _, begin in table[1:]), None]
@@ -123,37 +120,3 @@ def parts_of(number: int, path: Path) -> list[LogPart]:
         LogPart(number=of, path=path, of_file=number, begin=begin, end=end)
         for (of, begin), end in zip(table, ends, strict=True)
     ]
-
-
-def table_of(parts: Sequence[tuple[int, int]]) -> bytes:
-    """The record that says where parts begin: number and how many slots each has, one after the other."""
-    size_bytes = fmt.RECORD.size + fmt.PART.size * len(parts)
-    body, begin = b"", FIRST_SLOT + size_bytes // SLOT_BYTES
-    for number, slots in parts:
-        body += fmt.PART.pack(number, begin)
-        begin += slots
-    return fmt.RECORD.pack(size_bytes, fmt.Kind.PARTS, 0) + body
-
-
-def _table(path: Path, first: int, last: int) -> list[tuple[int, int]]:
-    """Number and first slot of each part; empty where there is no table, or one that cannot be true. Whether parts
-    begin where records do shows when they are read."""
-    with open_plain(path) as file:
-        file.seek(fmt.HEADER.size)
-        head = file.read(fmt.RECORD.size)
-        size_bytes, kind, _ = fmt.RECORD.unpack(head.ljust(fmt.RECORD.size, b"\0"))
-        if kind != fmt.Kind.PARTS or not fmt.RECORD.size < size_bytes <= _MOST_TABLE_BYTES:
-            return []
-        body = file.read(size_bytes - fmt.RECORD.size)
-        slots = os.fstat(file.fileno()).st_size // SLOT_BYTES
-    if len(body) % fmt.PART.size or len(body) < size_bytes - fmt.RECORD.size:
-        return []
-    table = list(fmt.PART.iter_unpack(body))
-    numbers, begins = zip(*table, strict=True)
-    begin = FIRST_SLOT + size_bytes // SLOT_BYTES
-    is_true = numbers[0] == first and numbers[-1] <= last and begins[0] == begin and begins[-1] < slots
-    return table if is_true and _rises(numbers) and _rises(begins) else []
-
-
-def _rises(numbers: Sequence[int]) -> bool:
-    return all(one < other for one, other in pairwise(numbers))

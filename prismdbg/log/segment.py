@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 
 from prismdbg.capsule.limits import MAX_TENSORS
 from prismdbg.capsule.log import format as fmt
+from prismdbg.capsule.log.part_table import FIRST_SLOT, SLOT_BYTES
 from prismdbg.capsule.log.reader import DAMAGED
 from prismdbg.errors import CapsuleError
-from prismdbg.log.log_parts import FIRST_SLOT, SLOT_BYTES, LogPart, Words
+from prismdbg.log.log_parts import LogPart, Words
 from prismdbg.log.record_walk import walk
 from prismdbg.model import dtypes
 from prismdbg.model.fingerprint_arithmetic import as_signed
@@ -76,7 +77,8 @@ def find_records(words: Words, part: LogPart) -> Places:
         slot = following
     else:
         closed = True
-    if part.end is not None and slot < end and damage is None:  # the table, or what it speaks of, is not as it was
+    is_whole = part.is_file or (slot == end if part.end is not None else slot < end and closed)
+    if not is_whole and damage is None:  # the table, or what it speaks of, is not as it was
         damage = CapsuleError(
             f"{part.path} is damaged at offset {part.offset(slot)}: no record begins here", hint=DAMAGED
         )

@@ -22,13 +22,14 @@ import numpy as np
 
 from prismdbg.capsule.log import format as fmt
 from prismdbg.capsule.log.notes import MOST_PLACES
+from prismdbg.capsule.log.part_table import FIRST_SLOT
 from prismdbg.capsule.log.records import RecordDecoder
 from prismdbg.capsule.transfer import open_plain
 from prismdbg.errors import CapsuleError
 from prismdbg.log import kept_marks, step_rows
 from prismdbg.log import segment as seg
 from prismdbg.log.kept_marks import KeptMarks
-from prismdbg.log.log_parts import FIRST_SLOT, LogPart, Numbered, Words, log_parts, whole_file
+from prismdbg.log.log_parts import LogPart, Numbered, Words, log_parts, whole_file
 from prismdbg.log.nonfinite_runs import NonfiniteCall, NonfiniteRuns
 from prismdbg.log.segment import Ints
 from prismdbg.model.collective import Frame

@@ -25,6 +25,8 @@ NO_STATE = "no_state"  # the rank takes no further state snapshots
 SHAPING = "shaping"  # counts that an emulated rank was given and no peer computed from the job's own values
 PROGRAM = "program"  # that the rank started: two notes of each, of its start and of its end
 DRIFT = "drift"  # of a paced rank: how long its peers compute in a step, in millionths of what was scheduled
+# What they say is a path, which a replay needs as it is; a rank notes ten thousands of them.
+PATH_NOTES = ("built", "file", "folder", "made", "listed", "ran")
 MOST_PLACES = 64  # of exceptions of a rank, that have a number and are counted
 NOT_IN_PROLOGUE = "not_in_prologue"  # what of the time before the restore point is not kept, as a sentence
 DEVICE_WAITS = "device_waits"  # of a paced rank: a group whose calls run on streams; at the end, how long waits took

@@ -6,7 +6,7 @@ import os
 import re
 import struct
 import time
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -18,6 +18,7 @@ from prismdbg.capsule.file_window import FileWindow
 from prismdbg.capsule.log import format as fmt
 from prismdbg.capsule.log.clock_reads import ClockRead
 from prismdbg.capsule.log.events import Completion, Event, Note, RankLog, StepMark, Waited
+from prismdbg.capsule.log.part_table import SLOT_BYTES, part_table
 from prismdbg.capsule.log.records import RecordDecoder
 from prismdbg.capsule.transfer import open_plain
 from prismdbg.errors import CapsuleError
@@ -48,6 +49,7 @@ class LogReader:
         self._offset = 0
         self._listed: list[tuple[int, Path]] = []
         self._listed_ns: int | None = None
+        self._within: Path | None = None  # the file that `_offset` is in, where it is found in a list of all
         self._records = RecordDecoder()
         self._open: dict[int, Collective] = {}
         self._handlers = self._by_kind()
@@ -90,16 +92,35 @@ class LogReader:
         return events
 
     def _current_segment(self) -> Path | None:
-        """The segment to go on with; the next one there is where that was pruned. None: not written yet."""
+        """The segment to go on with, perhaps within a joined file; the next one there is where that was pruned. None:
+        not written yet."""
         path = self.folder / fmt.event_segment(self._segment)
         if path.exists():
             return path
         segments = self._segments()
-        at = bisect_left(segments, self._segment, key=itemgetter(0))
+        at = bisect_right(segments, self._segment, key=itemgetter(0))
+        if at and self._goes_on_in(segments[at - 1][1]):
+            return segments[at - 1][1]
         if at == len(segments):
             return None
-        self._segment, self._offset = segments[at][0], 0
-        return segments[at][1]
+        self._segment, self._within = segments[at]
+        self._offset = 0
+        return self._within
+
+    def _goes_on_in(self, path: Path) -> bool:
+        """Whether a joined file has the segment; then, if it was joined meanwhile, the place is sought in it."""
+        first, last = segment_span(path)
+        if not first <= self._segment <= last or first == last:
+            return False
+        if path != self._within:
+            with _readable(path):
+                begin = dict(part_table(path, first, last)).get(self._segment)
+            if begin is None and self._segment > first:
+                return False
+            done = max(self._offset - fmt.HEADER.size, 0)
+            self._offset = 0 if begin is None else begin * SLOT_BYTES + done
+            self._within = path
+        return True
 
     def _segments(self) -> list[tuple[int, Path]]:
         """As they are now. A folder that has not changed for a while is not listed again: a capsule may have very many
@@ -115,27 +136,24 @@ class LogReader:
 
     def _read_segment(self, path: Path, events: list[Event]) -> bool:
         """Appends to `events`; True when the segment was closed and the next one goes on."""
-        try:
-            with open_plain(path) as file:
-                if file.seek(0, 2) < fmt.HEADER.size:
-                    return False
-                data = FileWindow(file.fileno())
-                return self._read_header(data, path) and self._read_records(data, path, events)
-        except OSError as error:
-            raise CapsuleError(f"{path} cannot be read: {error.strerror}", hint=DAMAGED) from error
+        with _readable(path), open_plain(path) as file:
+            if file.seek(0, 2) < fmt.HEADER.size:
+                return False
+            data = FileWindow(file.fileno())
+            return self._read_header(data, path) and self._read_records(data, path, events)
 
     def _read_header(self, data: FileWindow, path: Path) -> bool:
-        if self._offset:
+        if self._offset and self.rank >= 0:
             return True
         header = data[0 : fmt.HEADER.size]
         if len(header) < fmt.HEADER.size:  # cut meanwhile
             return False
-        known = read_header(header, self._segment, path)
+        known = read_header(header, segment_span(path)[0], path)
         if known is None:
             return False
         if self.rank < 0:  # later ones have another offset where the machine's clock was set
             self.rank, self.pid, self.wall_offset_ns = known
-        self._offset = fmt.HEADER.size
+        self._offset = self._offset or fmt.HEADER.size
         return True
 
     def _read_records(self, data: FileWindow, path: Path, events: list[Event]) -> bool:
@@ -185,6 +203,14 @@ class LogReader:
     def _complete(self, body: bytes) -> Completion | None:
         issued = self._open.pop(fmt.COMPLETE.unpack_from(body)[0], None)
         return None if issued is None else Completion(self._records.completed(issued, body))
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise CapsuleError(f"{path} cannot be read: {error.strerror}", hint=DAMAGED) from error
 
 
 _LATEST_NS = 1 << 62  # in the year 2116; sums of later times do not fit into 64 bits

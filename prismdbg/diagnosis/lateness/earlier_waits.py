@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from prismdbg.diagnosis.evidence import Evidence
+from prismdbg.diagnosis.evidence import Evidence, parks
 from prismdbg.diagnosis.lateness.stragglers import FEWEST_COLLECTIVES, LEAST_LATENESS_NS, LEAST_OF_THE_TIME, LEAST_SHARE
 from prismdbg.diagnosis.verdict import Certainty, Verdict
+from prismdbg.log.columns import LogColumns
 from prismdbg.log.segment import Ints
 from prismdbg.log.step_rows import Rows, by_step
 from prismdbg.model.durations import brief
@@ -21,9 +22,9 @@ _MAY_NOT_MEET = "the ranks are in different groups or send messages: the others 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EarlierStraggler(Verdict):
-    """Waited least in `times` of `of` rows of the summaries, each of one step or of several, from step `first` to step
-    `last`; the others waited longer by `lateness_ns` in the middle, which is `share` of the time. all_meet: it was that
-    rank for which they waited, and no other one."""
+    """Waited least in the rows of the summaries, each of one step or of several, that cover `times` of `of` steps, from
+    step `first` to step `last`; the others waited longer by `lateness_ns` in the middle, which is `share` of the time.
+    all_meet: it was that rank for which they waited, and no other one."""
 
     first: int
     last: int
@@ -45,7 +46,8 @@ class EarlierStraggler(Verdict):
 
     @property
     def lines(self) -> tuple[str, ...]:
-        rows = f"from the summary: rank {self.ranks[0]} waited least in {self.times} of its {self.of} rows"
+        steps = f"{self.times:,} of its {self.of:,} steps"
+        rows = f"from the summary: rank {self.ranks[0]} waited least in rows that cover {steps}"
         return (rows,) if self.all_meet else (rows, _MAY_NOT_MEET)
 
     def details(self) -> dict[str, Any]:
@@ -59,18 +61,18 @@ def find_earlier_waits(evidence: Evidence) -> list[Verdict]:
     on_device = any(log.on_device.any() for log in evidence.columns.values())  # then a summary has no waits
     if len(ranks) < 2 or len(ranks) < evidence.known_world_size or on_device:
         return []
-    rows = _common([by_step(evidence.columns[rank].summary) for rank in ranks], evidence.parked_steps())
+    rows = _common([_rows_of(evidence.columns[rank]) for rank in ranks], evidence.parked_steps())
     if len(rows[0]) < FEWEST_COLLECTIVES:
         return []
     waited = np.stack([each["waited_ns"].astype(np.int64) for each in rows], axis=1)
-    times_least = np.bincount(waited.argmin(axis=1), minlength=len(ranks))
+    steps = _steps(rows[0])
+    times_least = np.bincount(waited.argmin(axis=1), weights=steps, minlength=len(ranks))
     place = int(times_least.argmax())
     late = np.median(np.delete(waited, place, axis=1), axis=1) - waited[:, place]
-    steps = rows[place]["last_step"].astype(np.int64) - rows[place]["first_step"] + 1
-    lateness_ns = round(float(np.median(late / steps)))
+    lateness_ns = round(_median(late / steps, steps))
     lasted = int((rows[place]["ended_ns"] - rows[place]["begun_ns"]).clip(min=0).sum())
     share = float(late.clip(min=0).sum()) / max(lasted, 1)
-    is_often = times_least[place] >= LEAST_SHARE * len(late)
+    is_often = times_least[place] >= LEAST_SHARE * steps.sum()
     if not is_often or lateness_ns < LEAST_LATENESS_NS or share < LEAST_OF_THE_TIME:
         return []
     return [
@@ -81,7 +83,7 @@ def find_earlier_waits(evidence: Evidence) -> list[Verdict]:
             first=int(rows[place]["first_step"].min()),
             last=int(rows[place]["last_step"].max()),
             times=int(times_least[place]),
-            of=len(late),
+            of=int(steps.sum()),
             lateness_ns=lateness_ns,
             share=min(share, 1.0),
             all_meet=_all_meet(evidence),
@@ -104,8 +106,31 @@ def are_in_one(ranks: Iterable[int], groups: Iterable[Sequence[int]]) -> bool:
     return bool(members) and all(group.issuperset(ranks) for group in members)
 
 
+def _rows_of(log: LogColumns) -> Rows:
+    """In the order of their steps. The time in which the rank was held for an image counts as its own wait, in the row
+    of the call that it held up: the others waited for that, and a row of many steps nearly always has some."""
+    rows = by_step(log.summary)
+    ends = np.maximum.accumulate(rows["ended_ns"])
+    for since_ns, until_ns in parks(log):
+        if until_ns is not None and 0 <= since_ns < until_ns <= ends.max(initial=0):
+            np.add.at(rows["waited_ns"], np.searchsorted(ends, until_ns), until_ns - since_ns)
+    return rows
+
+
+def _steps(rows: Rows) -> Ints:
+    """How many each row is of: the last steps have one each, older ones may have one for hundreds."""
+    steps: Ints = rows["last_step"].astype(np.int64) - rows["first_step"] + 1
+    return steps
+
+
+def _median(values: NDArray[np.float64], weights: Ints) -> float:
+    order = np.argsort(values)
+    upto = np.cumsum(weights[order])
+    return float(values[order][np.searchsorted(upto, upto[-1] / 2)])
+
+
 def _common(rows: list[Rows], parked: frozenset[int]) -> list[Rows]:
-    """Of the steps that all of them have, in their order; without those in which a rank was parked."""
+    """Of the steps that all of them have, in their order; without those in which a rank was parked all the time."""
     keys = [_key(each) for each in rows]
     common = keys[0]
     for key in keys[1:]:
@@ -122,5 +147,6 @@ def _key(rows: Rows) -> Ints:
 
 
 def _parked(rows: Rows, key: Ints, parked: NDArray[np.int64]) -> Ints:
-    inside = np.searchsorted(parked, rows["last_step"], side="right") > np.searchsorted(parked, rows["first_step"])
-    return key[inside]
+    inside = np.searchsorted(parked, rows["last_step"], side="right") - np.searchsorted(parked, rows["first_step"])
+    whole: Ints = key[inside == _steps(rows)]
+    return whole

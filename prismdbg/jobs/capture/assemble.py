@@ -338,24 +338,36 @@ def _began_ns(log: RankLog, span: Span) -> int:
 def _add_events(writer: CapsuleWriter, folder: Path, start: StartPoint) -> RankLog:
     """The event segments from a while before the start moment on, and in place of older ones what the rest refers to.
     What they hold then is the capsule's log: a live rank writes on."""
-    first = min((start.past_records, *start.in_flight))
+    first = max(min((start.past_records, *start.in_flight)) - CONTEXT_RECORDS, 0)
     for left in reversed(range(_TRIES)):
-        before, rest = split_before(folder, max(first - CONTEXT_RECORDS, 0))
+        added: list[str] = []
         try:
-            if before:
-                following = rest[0].number
-                writer.add_bytes(f"{layout.LOG}/{fmt.event_segment(0)}", preface_of_capsule(folder, before, following))
-            for segment in rest:
-                name = f"{layout.LOG}/{fmt.event_segment(segment.number)}"
-                if segment.is_file:
-                    writer.add_file(f"{layout.LOG}/{segment.path.name}", segment.path)
-                else:
-                    writer.add_bytes(name, alone(segment))
+            for name in _add_segments(writer, folder, first):
+                added.append(name)
             break
-        except FileNotFoundError:  # the supervisor drops old segments of a live rank
+        except FileNotFoundError:  # the supervisor drops old segments of a live rank, and joins those of one that ended
             if not left:
                 raise
+            for name in added:
+                writer.drop(name)
     return read_log(writer.folder / layout.LOG)
+
+
+def _add_segments(writer: CapsuleWriter, folder: Path, first: int) -> Iterator[str]:
+    """Gives the name of each part as soon as it is added. `first`: the collective from which on all are."""
+    before, rest = split_before(folder, first)
+    if before:
+        name = f"{layout.LOG}/{fmt.event_segment(0)}"
+        writer.add_bytes(name, preface_of_capsule(folder, before, rest[0].number))
+        yield name
+    for segment in rest:
+        if segment.is_file:
+            name = f"{layout.LOG}/{segment.path.name}"
+            writer.add_file(name, segment.path)
+        else:
+            name = f"{layout.LOG}/{fmt.event_segment(segment.number)}"
+            writer.add_bytes(name, alone(segment))
+        yield name
 
 
 def _segments(span: Span) -> set[int]:

@@ -12,7 +12,7 @@ from typing import Any
 from prismdbg.capsule.files import Place, RankFile
 from prismdbg.capsule.log import format as fmt
 from prismdbg.capsule.log.events import RankLog
-from prismdbg.capsule.log.notes import PROGRAM
+from prismdbg.capsule.log.notes import PATH_NOTES, PROGRAM
 from prismdbg.capsule.manifest import Manifest
 from prismdbg.capsule.rank_json import variables_of
 from prismdbg.capsule.secrets.masking import (
@@ -41,7 +41,6 @@ from prismdbg.jobs.capture.many_values import Values
 from prismdbg.jobs.capture.pickled_masking import masked
 from prismdbg.jobs.capture.secret_rules import find
 from prismdbg.jobs.capture.secret_search import (
-    PATH_NOTES,
     Finding,
     State,
     command_lines,

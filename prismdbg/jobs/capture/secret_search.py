@@ -23,7 +23,7 @@ from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.files import SMALL_FILE_BYTES, Place, RankFile, read_files
 from prismdbg.capsule.log import format as fmt
 from prismdbg.capsule.log.events import RankLog
-from prismdbg.capsule.log.notes import PROGRAM
+from prismdbg.capsule.log.notes import PATH_NOTES, PROGRAM
 from prismdbg.capsule.manifest import Manifest
 from prismdbg.capsule.secrets.masking import (
     redact_arguments,
@@ -56,8 +56,6 @@ MEMORY_WINDOW = 512
 NAMES_ONE_BY_ONE = 64
 PICKLES = 1000  # of one payload
 NAME_MOST, VALUE_MOST = 256, 16384  # characters of a name in a pickle, and of a secret that it says is one
-# What they say is a path, which a replay needs as it is.
-PATH_NOTES = ("built", "file", "folder", "made", "listed", "ran")
 _PATHS = ("absent", "changed", "folders", "gone", "listed", "sys_path")  # of rank.json
 _PATH = ("base_prefix", "executable", "inject", "prefix", "socket")
 KNOWN = "a value that was redacted elsewhere"

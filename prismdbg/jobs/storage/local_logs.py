@@ -138,7 +138,7 @@ def publish_ends(local: LocalFolder, run: Path, newest_bytes: int) -> None:
 def publish_all(local: LocalFolder, run: Path, copied: Copied = _untold) -> None:
     """Everything, of ranks that have ended. When it returns, RUN has it on its disk, and it can be removed here."""
     for folder in _rank_folders(local):
-        with suppress(OSError, CapsuleError):  # a full disk, or a damaged log: it comes along as it is, in more files
+        with suppress(OSError, CapsuleError):  # an unreadable or damaged log: it comes along as it is, in more files
             join(folder)
     publish_so_far(local, run, copied)
     _sync_names(local, run)

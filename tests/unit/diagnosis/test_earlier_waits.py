@@ -10,15 +10,17 @@ import numpy as np
 import pytest
 from tiny_log import write_training
 
+from prismdbg.capsule.log.events import Note
 from prismdbg.diagnosis.evidence import Evidence
 from prismdbg.diagnosis.lateness.earlier_waits import EarlierStraggler, find_earlier_waits
 from prismdbg.diagnosis.why import diagnose
 from prismdbg.log.columns import read_columns
 from prismdbg.log.rank_log import rank_log
-from prismdbg.log.step_rows import ROW, Rows
+from prismdbg.log.step_rows import ROW, Rows, of_many
 
 MS = 1_000_000
 STEP_NS = 100 * MS
+MANY = 18_944, 1_056  # steps that `of_many` keeps in blocks of 64, and one by one
 
 
 def summary(waited_ms: Sequence[int], first: int = 0) -> Rows:
@@ -97,3 +99,56 @@ def test_several_steps_in_one_row_count_by_the_step(tmp_path: Path) -> None:
         each["first_step"] *= 10
     (verdict,) = find_earlier_waits(evidence(tmp_path, rows))
     assert isinstance(verdict, EarlierStraggler) and verdict.lateness_ns == 38 * MS and verdict.last == 119
+
+
+def test_of_many_ranks_old_steps_count_as_much_as_those_that_have_rows_of_their_own(tmp_path: Path) -> None:
+    old, new = MANY
+    waits = ([40] * old + [5] * new, [2] * old + [5] * new, [41] * old + [5] * new)
+    rows = [of_many(summary(waited)) for waited in waits]
+    assert len(rows[0]) == old // 64 + new
+    (verdict,) = find_earlier_waits(evidence(tmp_path, rows))
+    assert isinstance(verdict, EarlierStraggler) and verdict.ranks == (1,)
+    assert (verdict.times, verdict.of, verdict.lateness_ns) == (old, old + new, round(38.5 * MS))
+    assert verdict.lines == ("from the summary: rank 1 waited least in rows that cover 18,944 of its 20,000 steps",)
+
+
+def test_of_many_ranks_one_that_is_late_in_few_of_the_steps_is_not_late_in_most(tmp_path: Path) -> None:
+    old, new = MANY
+    waits = ([5] * old + [302] * new, [5] * old + [2] * new, [5] * old + [303] * new)
+    assert find_earlier_waits(evidence(tmp_path, [of_many(summary(waited)) for waited in waits])) == []
+
+
+def with_parks(found: Evidence, rank: int, steps: Sequence[int], park_ns: int) -> Evidence:
+    """The rank was held for an image when each of these steps began."""
+    log = found.columns[rank]
+    notes = []
+    for step in steps:
+        began_ns = step * STEP_NS
+        notes += [Note("parked", began_ns - park_ns, {}), Note("released", began_ns, {})]
+    return replace(found, logs={**found.logs, rank: rank_log(replace(log, notes=notes))})
+
+
+def test_that_the_others_waited_for_an_image_does_not_count(tmp_path: Path) -> None:
+    """Not in rows of several steps either, nearly each of which has one."""
+    old, new = MANY
+    parked = range(25, old, 50)
+    waited = np.full(old + new, 5)
+    waited[parked] += 600
+    others, held = of_many(summary(waited.tolist())), of_many(summary([5] * (old + new)))
+    found = evidence(tmp_path, [others, held, others])
+    assert [verdict.ranks for verdict in find_earlier_waits(found)] == [(1,)]
+    assert find_earlier_waits(with_parks(found, 1, parked, 600 * MS)) == []
+
+
+def test_a_late_rank_is_found_however_often_another_one_was_held(tmp_path: Path) -> None:
+    old, new = MANY
+    parked = range(25, old, 50)
+    normal, late = np.full(old + new, 40), np.full(old + new, 2)
+    held = normal.copy()
+    normal[parked] += 5_000
+    late[parked] += 5_000
+    rows = [of_many(summary(each.tolist())) for each in (normal, held, late)]
+    found = evidence(tmp_path, rows)
+    assert [verdict.ranks for verdict in find_earlier_waits(found)] == [(1,)]
+    (verdict,) = find_earlier_waits(with_parks(found, 1, parked, 5_000 * MS))
+    assert verdict.ranks == (2,)

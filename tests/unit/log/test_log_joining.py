@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TypedDict
 
@@ -15,14 +16,18 @@ from tiny_log import TinyLog
 
 from prismdbg.capsule.log import format as fmt
 from prismdbg.capsule.log import reader
+from prismdbg.capsule.log.batch import Batch
 from prismdbg.capsule.log.follower import LogFollower
-from prismdbg.capsule.log.reader import event_segments, read_log
+from prismdbg.capsule.log.reader import LogReader, event_segments, read_log
 from prismdbg.errors import CapsuleError
-from prismdbg.log.columns import LogColumns, newest_parts, read_beginning, read_columns
+from prismdbg.log import joining
+from prismdbg.log import log_parts as log_parts_module
+from prismdbg.log.columns import LogColumns, newest_parts, read_beginning, read_columns, read_whole
 from prismdbg.log.folding import bytes_since, fold, reaches, split_before
-from prismdbg.log.joining import APART, alone, join
+from prismdbg.log.joining import APART, JOINED_BYTES, alone, join
 from prismdbg.log.log_parts import MAX_SEGMENT_BYTES, log_parts
-from prismdbg.log.summary import preface_of_capsule, summarize
+from prismdbg.log.summary import preface_of_capsule, put, summarize
+from prismdbg.model.collective import Collective
 
 PARTS = 4
 _FILLS = 63  # a kind that no reader knows
@@ -199,6 +204,33 @@ def test_a_part_with_a_hole_is_not_read_into_memory(tmp_path: Path) -> None:
         last.body(8)
 
 
+@pytest.mark.parametrize(
+    ("number", "by_bytes", "rows"), [(1, 0, 4), (1, 8, 4), (3, -8, 12), (3, 0, 12), (3, 8, 12), (4, 400, 17)]
+)
+def test_of_a_file_that_was_cut_what_is_left_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, by_bytes: int, rows: int
+) -> None:
+    """As after a copy that was interrupted. A joined file may be longer than a segment can be."""
+    path = joined_with(tmp_path, {})
+    monkeypatch.setattr(log_parts_module, "MAX_SEGMENT_BYTES", path.stat().st_size // 2)
+    begin = next(part for part in log_parts(tmp_path) if part.number == number).offset(8)
+    os.truncate(path, begin + by_bytes)
+    columns = read_columns(tmp_path)
+    assert columns.damage is not None and str(path) in str(columns.damage)
+    assert columns.record_id.tolist() == [*range(rows)]
+    with pytest.raises(CapsuleError, match=str(path)):
+        read_whole(tmp_path)
+    assert read_beginning(tmp_path).rank == 0
+
+
+def test_a_long_file_whose_table_is_not_used_is_damaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = joined_with(tmp_path, {"numbers": [1, 2, 2, 4]})
+    monkeypatch.setattr(log_parts_module, "MAX_SEGMENT_BYTES", path.stat().st_size // 2)
+    columns = read_columns(tmp_path)
+    assert columns.damage is not None and str(path) in str(columns.damage)
+    assert columns.record_id.tolist() == [*range(4)]
+
+
 def joined_with(folder: Path, altered: Altered) -> Path:
     """The segments 1 to 4 as one file, with another table."""
     long_log(folder, 6)
@@ -280,15 +312,97 @@ def test_whoever_follows_goes_on_behind_what_was_joined(tmp_path: Path) -> None:
     assert reached[-1] == {("0",): 13}
 
 
-def test_what_was_cut_or_joined_already_stays(tmp_path: Path) -> None:
+@pytest.mark.parametrize("polled_at", [(), (0,), (1,), (1.5,), (4,), (4.5,), (12,), (0, 4.5, 12.5), (13,)], ids=str)
+def test_whoever_follows_goes_on_within_what_was_joined(tmp_path: Path, polled_at: tuple[float, ...]) -> None:
+    """Two collectives in each segment; .5: when one of them is written."""
+    log = TinyLog(tmp_path, segment_bytes=SEGMENT_BYTES)
+    reader, follower = LogReader(tmp_path), LogFollower(tmp_path)
+    given: list[int] = []
+    followed: list[int] = []
+
+    def poll() -> None:
+        given.extend(event.record_id for event in reader.poll() if isinstance(event, Collective))
+        followed.extend(gap[2] for batch in follower.poll() for gap in batch.gaps)  # type: ignore[union-attr]
+
+    for number in range(14):
+        for place in (number, number + 0.5):
+            if place in polled_at:
+                poll()
+            log.complete(log.issue(number, 1))
+        log.next_segment()
+    join(tmp_path)
+    assert len(event_segments(tmp_path)) == 3
+    poll()
+    poll()
+    assert given == [*range(28)] and followed == given[1:]
+
+
+def test_who_begins_within_what_was_joined_knows_the_rank(tmp_path: Path) -> None:
+    long_log(tmp_path, 14)
+    join(tmp_path)
+    follower = LogFollower(tmp_path, 5)
+    issued = [gap[2] for batch in follower.poll() if isinstance(batch, Batch) for gap in batch.gaps]
+    assert issued == [*range(21, 56)] and (follower.rank, follower.pid) == (0, 4711)
+
+
+def test_whoever_follows_is_told_once_what_comes_before_damage(tmp_path: Path) -> None:
+    path = joined_with(tmp_path, {})
+    place = next(part for part in log_parts(tmp_path) if part.number == 3).offset(8)
+    with path.open("r+b") as file:
+        file.seek(place)
+        file.write(fmt.RECORD.pack(12, 1, 0))
+    reader = LogReader(tmp_path)
+    assert [event.record_id for event in reader.poll() if isinstance(event, Collective)] == [*range(12)]
+    with pytest.raises(CapsuleError, match="in a record of 12 bytes"):
+        reader.poll()
+
+
+@pytest.mark.parametrize(
+    ("most_bytes", "left"), [(PARTS * SEGMENT_BYTES, [0, 1, 5, 6, 7, 11, 13]), (JOINED_BYTES, [0, 1, 6, 7, 13])]
+)
+def test_what_was_cut_or_joined_already_stays(tmp_path: Path, most_bytes: int, left: list[int]) -> None:
+    """It keeps none of the others from being joined."""
     log = long_log(tmp_path, 14)
     path = log.folder / "events.00006.seg"
     path.write_bytes(path.read_bytes()[:200])
-    join(tmp_path, PARTS * SEGMENT_BYTES)
-    assert numbers(tmp_path) == [0, 1, 5, 6, 7, 8, 9, 13]
+    join(tmp_path, most_bytes)
+    assert numbers(tmp_path) == left
     files = sorted(tmp_path.iterdir())
-    join(tmp_path, PARTS * SEGMENT_BYTES)
+    join(tmp_path, most_bytes)
     assert sorted(tmp_path.iterdir()) == files
+
+
+@pytest.mark.parametrize(("room", "left"), [(9, [0, 1, 9, 13]), (3, [0, *range(1, 13, 2), 13]), (1, [*range(14)])])
+@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EDQUOT], ids=errno.errorcode.get)
+def test_where_there_is_no_room_for_all_files_are_shorter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: int, left: list[int], error: int
+) -> None:
+    """So many segments fit."""
+    long_log(tmp_path, 14)
+    whole = read_log(tmp_path)
+
+    def put_in_little_room(path: Path, chunks: Iterable[bytes]) -> None:
+        data = b"".join(chunks)
+        first, last = (int(number) for number in path.name.split(".")[1].split("-"))
+        if last - first >= room:
+            raise OSError(error, os.strerror(error))
+        put(path, [data])
+
+    monkeypatch.setattr(joining, "put", put_in_little_room)
+    join(tmp_path)
+    assert numbers(tmp_path) == left
+    assert read_log(tmp_path) == whole
+
+
+def test_another_error_is_raised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    long_log(tmp_path, 14)
+
+    def fails(_path: Path, _chunks: Iterable[bytes]) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(joining, "put", fails)
+    with pytest.raises(OSError, match=os.strerror(errno.EIO)):
+        join(tmp_path)
 
 
 def test_damage_is_told_where_it_was(tmp_path: Path) -> None:

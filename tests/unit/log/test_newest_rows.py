@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import tracemalloc
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from tiny_log import TinyLog
 
+from prismdbg.capsule.limits import MAX_FILES_READ
 from prismdbg.capsule.log import format as fmt
+from prismdbg.capsule.log.events import StepMark
+from prismdbg.capsule.log.format import StepSource
+from prismdbg.diagnosis.skipped_steps import got_over, last_taken, skipped
 from prismdbg.log.columns import NOT_ENDED, read_columns
+from prismdbg.log.kept_marks import MOST_MARKS
 from prismdbg.log.step_rows import MOST_OF_MANY
 from prismdbg.log.summary import summarize
 
@@ -77,8 +83,10 @@ def test_a_record_that_is_read_alone_is_the_same(tmp_path: Path) -> None:
     assert np.array_equal(columns.record_id, [each.record_id for each in alone])
 
 
-def test_what_is_held_of_a_rank_does_not_grow_with_the_steps_of_the_job(tmp_path: Path) -> None:
-    log = many_steps(tmp_path, LONG_STEPS)
+@pytest.mark.parametrize("files", [0, MAX_FILES_READ])
+def test_what_is_held_of_a_rank_does_not_grow_with_the_steps_of_the_job(tmp_path: Path, files: int) -> None:
+    """Nor with the files that it read."""
+    log = many_steps(tmp_path, LONG_STEPS, files)
     summarize(tmp_path)
     read_columns(tmp_path, newest_rows=781)  # what is made once for all logs
     tracemalloc.start()
@@ -89,11 +97,44 @@ def test_what_is_held_of_a_rank_does_not_grow_with_the_steps_of_the_job(tmp_path
     assert columns.collective(0).record_id == 3  # open since then
     assert 256 < len(columns.summary) <= MOST_OF_MANY
     assert held < MOST_HELD_BYTES
+    assert [note.kind for note in columns.notes] == ["begin"]
 
 
-def many_steps(folder: Path, steps: int) -> TinyLog:
-    """One collective a step, of which that of step 3 does not complete; then a segment with one more."""
+def test_marks_of_steps_stay_around_those_that_were_skipped(tmp_path: Path) -> None:
+    """A summary has the last of each of its thousands of segments."""
+    log = written(tmp_path, 6)
+    log.step(MOST_MARKS + 3)
+    log.issue(MOST_MARKS + 3, 1)
+    whole = read_columns(tmp_path)
+    skipped_at = {0, 5, 6, 20_000, MOST_MARKS - 1}
+    sources = (
+        StepSource.SKIPPED_BY_SCALER if step in skipped_at else StepSource.OPTIMIZER for step in range(MOST_MARKS)
+    )
+    marks = [StepMark(step + 3, step, source) for step, source in enumerate(sources)]
+    steps = [StepMark(MOST_MARKS + 3 + number, MOST_MARKS + number, StepSource.OPTIMIZER) for number in range(1000)]
+    whole = replace(whole, earlier_marks=marks, steps=steps)
+    newest = whole.newest(20)
+    assert newest.steps == steps[-20:] and len(newest.earlier_marks) < 60
+    assert (newest.marks[0], newest.marks[-21]) == (marks[0], steps[-21])
+    assert skipped(newest) == skipped(whole) and last_taken(newest) == last_taken(whole)
+    for bad in ([2], [2, 8], [*range(7, 15)], [*range(7, 20)], [20_002, 20_010]):
+        nonfinite = replace(whole, step=np.resize(np.array(bad), len(whole)))
+        of_newest = replace(newest, step=np.resize(np.array(bad), len(newest)))
+        assert got_over(of_newest, np.full(len(newest), True)) == got_over(nonfinite, np.full(len(whole), True))
+
+
+def many_steps(folder: Path, steps: int, files: int) -> TinyLog:
+    """One collective a step, of which that of step 3 does not complete; then a segment with one more. files: that it
+    read before."""
     log = TinyLog(folder, segment_bytes=1 << 24)
+    log.note("begin")
+    begin = log.offset
+    log.note("file", path=f"/data/{0:06}.bin")
+    size_bytes = log.offset - begin
+    note = log.path.read_bytes()[begin : log.offset]
+    told = b"".join(note.replace(b"/000000", b"/%06d" % number) for number in range(files))
+    log.write(begin, told or bytes(size_bytes))
+    log.offset = begin + len(told)
     log.complete(log.issue(0, 1))
     begin = log.offset
     log.complete(log.issue(1, 1))

@@ -16,8 +16,8 @@ from tiny_log import TinyLog
 from prismdbg.capsule import checked_json, layout
 from prismdbg.capsule.capsule_dir import Capsule, CapsuleWriter
 from prismdbg.capsule.log import format as fmt
-from prismdbg.capsule.log.coverage import NO_STEP_BEFORE
-from prismdbg.capsule.manifest import Incident, IncidentKind, Origin
+from prismdbg.capsule.log.coverage import NO_STEP_BEFORE, StartPoint
+from prismdbg.capsule.manifest import FileEntry, Incident, IncidentKind, Origin
 from prismdbg.capsule.stacks import JobStacks
 from prismdbg.cli import main
 from prismdbg.cli.exit_codes import ExitCode
@@ -29,6 +29,8 @@ from prismdbg.jobs.storage.kept_stacks import keep_stacks
 from prismdbg.jobs.storage.run_folder import RunFolder, read_json, write_json
 from prismdbg.jobs.storage.verify import Severity, findings, require_replayable
 from prismdbg.log.columns import read_columns
+from prismdbg.log.folding import fold
+from prismdbg.log.joining import join
 from prismdbg.model.collective import TensorMeta
 from prismdbg.model.moment import Moment
 from prismdbg.runtime.environment import Environment
@@ -72,6 +74,31 @@ def made(path: Path, lost: range) -> Capsule:
     return assemble(
         Ingredients(run=run, folder=folder, output=path / "capsule", origin=Origin.START, incident=incident)
     )
+
+
+@pytest.mark.parametrize("changes", ["join", "fold"])
+def test_segments_that_are_joined_or_dropped_while_they_are_copied_are_copied_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: str
+) -> None:
+    _, log = written_run(tmp_path / "run")
+    for step in range(2, 9):
+        log.next_segment()
+        log.complete(log.issue(step, 1))
+    add_file, copied = CapsuleWriter.add_file, []
+
+    def while_it_changes(writer: CapsuleWriter, name: str, source: Path) -> FileEntry:
+        copied.append(name)
+        if len(copied) == 3:
+            join(log.folder) if changes == "join" else fold(log.folder, 3 * log.segment_bytes)
+        return add_file(writer, name, source)
+
+    monkeypatch.setattr(CapsuleWriter, "add_file", while_it_changes)
+    with CapsuleWriter(tmp_path / "capsule") as writer:
+        made = assemble_module._add_events(writer, log.folder, StartPoint(past_records=0))
+        there = sorted(path.name for path in (writer.folder / layout.LOG).iterdir())
+        issued = [record.record_id for record in made.collectives]
+    assert issued == [*range(0 if changes == "join" else 10, 13)]
+    assert there == [fmt.event_segment(number) for number in ((0, *range(1, 8)) if changes == "join" else (0, 5, 6, 7))]
 
 
 @pytest.mark.parametrize(
