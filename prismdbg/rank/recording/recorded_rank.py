@@ -266,7 +266,11 @@ class Recording:
         """All process groups are destroyed. Names of later ones end with `suffix` (`c10d/worlds.py`)."""
         self.recorder.new_world(suffix)
         self._is_without_group = True
-        process_tree.mark_without_group(self.config)
+        try:
+            process_tree.mark_without_group(self.config)
+        except Exception as error:  # who is below this rank concerns nothing of its own log
+            if is_for_the_program(error):
+                raise
 
     def _mark_with_group(self) -> None:
         if self._is_without_group:

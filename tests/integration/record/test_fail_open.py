@@ -58,6 +58,7 @@ AROUND_THE_RECORDER = {
     f"{RANK}.agent:Agent._accept": "log",
     f"{RANK}.recording_verbs:verbs_of": "log",
     f"{RANK}.recording.inputs.opened_files:OpenedFiles._note": "nowhere",
+    f"{RANK}.recording.process_tree:mark_without_group": "nowhere",
 }
 IN_THE_PYTHON_RECORDER = {
     f"{RANK}.c10d.fingerprint:of": "log",
