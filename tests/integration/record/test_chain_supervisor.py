@@ -181,8 +181,8 @@ def test_the_sockets_go_with_the_job(tmp_path: Path) -> None:
         job.wait_for_step(1, 1)
         sockets = Path(RankConfig.load(job.run.config).socket_dir)
         assert {path.name for path in sockets.glob("*.sock")} == {"0.sock", "1.sock"}
-        # beside them what children tell: of the ranks, and of the process that started them
-        assert {path.suffix for path in sockets.iterdir()} <= {".sock", ".opened"}
+        # beside them what children tell, of the ranks and of the process that started them, and a mark of each rank
+        assert {path.suffix for path in sockets.iterdir()} <= {".sock", ".opened", ".rank"}
         assert job.end().code == 0
         assert not sockets.exists()
 
