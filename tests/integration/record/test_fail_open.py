@@ -470,6 +470,7 @@ def test_the_log_of_a_rank_that_multiprocessing_forked_is_whole(native: bool, tm
     environment = job_environment(folder.inject, folder.config, plain_environment())
     command = [sys.executable, str(PROGRAMS / "forks_ranks.py"), str(tmp_path / "met"), "direct"]
     with served(home, tmp_path, cached=True, reply_s=0.002) as server:
+        (home / "ranks").mkdir()  # as `record` makes it
         with server.slow():
             ended = run(command, tmp_path / "output.txt", env=environment)
         assert ended.code == 0, ended.output
