@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from prismdbg.predict.fit.operator_times import OperatorTimes
-from prismdbg.predict.operators.work import memory_bound
+from prismdbg.predict.operators.work import lookup, memory_bound
 from prismdbg.predict.samples.samples import Phase, Samples
 
 LENGTH = 1024.0
@@ -82,6 +82,23 @@ def test_two_shapes_that_differ_in_their_bytes_alone_have_times_of_their_own() -
         for n, phase in ((1e6, Phase.WHOLE), (2e6, Phase.WHOLE))
     )
     assert other_ns == pytest.approx(2 * one_ns, rel=1e-3)
+
+
+@pytest.mark.parametrize("vocabularies", [(50_304, 256_000), (256_000, 50_304)])
+@pytest.mark.parametrize("phase", [Phase.FORWARD, Phase.BACKWARD])
+@pytest.mark.parametrize(
+    "sampled", [{}, {"embedding": rows("embedding", 1000, shapes=8)}], ids=["unsampled", "sampled"]
+)
+def test_two_vocabularies_have_times_and_doubts_of_their_own(
+    sampled: dict[str, Samples], phase: Phase, vocabularies: tuple[int, int]
+) -> None:
+    """A sweep asks for both in any order."""
+    times = OperatorTimes({**SAMPLES, **sampled})
+    for vocabulary in vocabularies:
+        asked = lookup(tokens=one(LENGTH), width=one(LENGTH), mp=one(1), vocabulary=one(vocabulary))
+        again, fresh = times.of_another_job(), OperatorTimes({**SAMPLES, **sampled})
+        assert again.time_ns(asked, phase) == fresh.time_ns(asked, phase)
+        assert again.doubts == fresh.doubts
 
 
 def test_another_operator_takes_twice_as_long_backward() -> None:
