@@ -46,7 +46,8 @@ class OperatorTimes:
         self._known: dict[tuple[tuple[object, ...], Phase], tuple[float, Doubts]] = {}
         self._moving: tuple[str, Added] | None = None
         self.is_of_program = is_of_program(samples)
-        self.gpu = next((one.gpu for one in samples.values() if one.gpu), "")  # OPS is of one
+        of_operators = (one.gpu for one in samples.values() if not one.is_collective)
+        self.gpu = next(filter(None, of_operators), "")  # OPS is of one
         self.doubts = Doubts()
 
     def of_another_job(self) -> OperatorTimes:

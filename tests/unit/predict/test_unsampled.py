@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -121,3 +123,12 @@ def test_values_of_a_programs_samples_have_32_bits_also_where_an_operator_was_no
     assert times.time_ns(rotated, Phase.FORWARD) == pytest.approx(4 * 4 * 1e6 / 100, rel=1e-3)
     added = memory_bound("gelu", {"tokens": one(1e3), "width": one(1e3)}, items=one(1e6), ways=2)
     assert times.time_ns(added, Phase.FORWARD) == pytest.approx(4 * 2 * 1e6 / 100, rel=1e-3), "translated"
+
+
+def test_the_gpu_is_that_of_operators() -> None:
+    """Collectives say nothing of theirs."""
+    columns = {"shape": one(64), "nodes": one(1), "GPUsPerNode": one(2)}
+    of_a100 = Samples(operator="allreduce", columns=columns, times_ns={Phase.WHOLE: one(5)}, gpu="A100")
+    assert OperatorTimes({"allreduce": of_a100, **SAMPLES}).gpu == ""
+    of_h200 = {name: replace(one, gpu="H200") for name, one in SAMPLES.items()}
+    assert OperatorTimes({"allreduce": of_a100, **of_h200}).gpu == "H200"
