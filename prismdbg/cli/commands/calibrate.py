@@ -17,7 +17,7 @@ from prismdbg.cli.terminal import long_work
 from prismdbg.errors import UsageError
 from prismdbg.jobs.record import calibrate as workflow
 from prismdbg.jobs.record.calibrate import CalibrateRequest, calibrate
-from prismdbg.predict.samples.collective_files import read_collectives
+from prismdbg.predict.samples.collective_files import OPS, read_collectives
 from prismdbg.render import calibration_text, collective_tables_text, console
 from prismdbg.simulate.cluster import cluster_text
 from prismdbg.simulate.cluster.checked_yaml import MAX_BYTES
@@ -182,7 +182,7 @@ def _from_files(sources: Sequence[Path], output: Path, as_json: bool) -> None:
     with output_file.whole(output) as path:
         path.write_text(text, encoding="utf-8")
     if times.left_out:
-        console.announce(f"not used: {', '.join(times.left_out)}: no times of collectives")
+        console.announce(f"not used: {', '.join(times.left_out)}: no times of {', '.join(OPS)}")
     if as_json:
         console.emit_json(collective_tables_text.values(found))
     else:

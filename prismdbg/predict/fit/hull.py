@@ -24,7 +24,7 @@ class Hull:
         self._ranges = _ranges(work)
 
     def outside(self, work: Work) -> list[str]:
-        """For each shape, what is outside, as `k=25600 (sampled: 512 to 8192)`; empty where nothing is."""
+        """For each shape, the first that is outside, as `k=25600 (sampled: 512 to 8192)`; empty where nothing is."""
         values = {name: np.log2(of_all) for name, of_all in _ranged(work).items()}
         return [
             self._complaint(point, {name: float(of_all[number]) for name, of_all in values.items()})
@@ -55,9 +55,10 @@ class Hull:
 
 
 def _ranged(work: Work) -> dict[str, Floats]:
-    """What must lie in the range of the samples by itself: products have the bytes that their sizes say."""
+    """What must lie in the range of the samples by itself, limits first, so that no size hides them: nothing goes on
+    beyond them. Products have the bytes that their sizes say."""
     moved = {} if work.flops.any() else {"moved_bytes": work.moved_bytes}
-    return {name: work.sizes[name] for name in sorted(work.sizes)} | dict(work.limits) | moved
+    return {**work.limits, **{name: work.sizes[name] for name in sorted(work.sizes)}, **moved}
 
 
 def _ranges(work: Work) -> dict[str, tuple[float, float]]:

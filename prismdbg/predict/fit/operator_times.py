@@ -43,10 +43,11 @@ class OperatorTimes:
         for one in samples.values():
             self._families.setdefault(one.work.family, []).append(one)
         self._fitted: dict[tuple[str, Phase], Regressor] = {}
-        self._known: dict[tuple[str, Phase], tuple[float, Doubts]] = {}
+        self._known: dict[tuple[tuple[object, ...], Phase], tuple[float, Doubts]] = {}
         self._moving: tuple[str, Added] | None = None
         self.is_of_program = is_of_program(samples)
-        self.gpu = next((one.gpu for one in samples.values() if one.gpu), "")  # OPS is of one
+        of_operators = (one.gpu for one in samples.values() if not one.is_collective)
+        self.gpu = next(filter(None, of_operators), "")  # OPS is of one
         self.doubts = Doubts()
 
     def of_another_job(self) -> OperatorTimes:
@@ -65,7 +66,7 @@ class OperatorTimes:
         return max(round(sum(self._sampled_ns(*part) for part in self._parts(work, phase))), 1)
 
     def _sampled_ns(self, work: Work, phase: Phase) -> float:
-        key = (f"{work.shape(0)} {work.moved_bytes[0]:g}", phase)
+        key = (work.identity(0), phase)
         if key not in self._known:
             self._known[key] = self._estimate(work, phase)
         time_ns, doubts = self._known[key]

@@ -122,7 +122,8 @@ OPERATORS: Mapping[str, Callable[[Columns], Work]] = {
     "lastStage_optimizer": _optimizer("lastStage_optimizer", 1),
 }
 _SAMPLED = ({"items", "tensors"}, {"m", "n", "k"})  # by a program, some under the same name
-_COLLECTIVE, _ATTENTION = {"shape", "nodes", "GPUsPerNode"}, {"l", "width", "heads"}
+PLACES = frozenset({"nodes", "GPUsPerNode"})  # columns that only collectives have
+_COLLECTIVE, _ATTENTION = {"shape", *PLACES}, {"l", "width", "heads"}
 
 
 def is_known(operator: str, columns: Collection[str]) -> bool:

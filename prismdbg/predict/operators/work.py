@@ -40,6 +40,12 @@ class Work:
         """`linear k=4096 m=2048 n=12288`."""
         return " ".join([self.family, *(f"{name}={size[number]:g}" for name, size in sorted(self.sizes.items()))])
 
+    def identity(self, number: int) -> tuple[object, ...]:
+        """Equal for shapes that differ in nothing on which a time or a doubt depends."""
+        named = sorted({**self.sizes, **self.limits, "moved": self.moved_bytes, "flops": self.flops}.items())
+        backward = None if self.backward_bytes is None else float(self.backward_bytes[number])
+        return self.family, backward, *((name, float(values[number])) for name, values in named)
+
 
 def matmul(family: str, *, m: Floats, n: Floats, k: Floats, batch: Floats | float = 1, item_bytes: int = 2) -> Work:
     """`batch` products of (m, k) with (k, n): 2 m n k operations each."""

@@ -2,10 +2,10 @@
 
     allreduce_fp16_2_4.csv, H100_allgather_large_fp16.csv        shape,nodes,GPUsPerNode,dur(us)
 
-A file's name says the GPU, if it says one, the collective, and the type of an element, fp16 if it says none; what
-follows says nothing. `shape` counts the elements that a rank passes in: of an all-gather its own part, of a
-reduce-scatter the parts of all. A column GPU is allowed. Of equal rows one counts, as a folder often has a file of all
-layouts beside one of each.
+A file's name says the GPU, if it says one, the collective, and the type of an element: fp8, fp16, bf16 or fp32; fp16 if
+it says none. What follows says nothing, but no other type. `shape` counts the elements that a rank passes in: of an
+all-gather its own part, of a reduce-scatter the parts of all. A column GPU is allowed. Of equal rows one counts, as a
+folder often has a file of all layouts beside one of each.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ from typing import NoReturn
 
 from prismdbg.errors import CapsuleError, UsageError, quoted
 from prismdbg.model.meanwhile import one_by_one
-from prismdbg.predict.samples.sample_folder import TIMES, numbers, read_rows
+from prismdbg.predict.operators.operators import PLACES
+from prismdbg.predict.samples.file_name import FileName
+from prismdbg.predict.samples.sample_folder import GPU, TIMES, numbers, read_rows, without_gpu
 from prismdbg.predict.samples.samples import Phase, Samples
 from prismdbg.simulate.cluster.calibration import Sample
 from prismdbg.simulate.cluster.cluster import ClusterModel
@@ -31,11 +33,9 @@ OPS: Mapping[str, str] = {
     "reducescatter": "reduce_scatter",
     "p2p": SEND,
 }
-_NAME = re.compile(r"(?:(?P<gpu>.+)_)?(?P<op>all_?reduce|all_?gather|reduce_?scatter|p2p)(?P<rest>_.*)?")
-_WIDE = re.compile(r"_fp32(_|$)")
-_PLACES = {"nodes", "GPUsPerNode"}
+_ITEM_BYTES = {"": 2, "fp16": 2, "bf16": 2, "fp32": 4, "fp8": 1}
+_TYPE = re.compile(r"(?:b?f|fp|b?float|tf|u?int)\d+(?:e\d+m\d+\w*)?|half|double|float", re.IGNORECASE)
 _COLUMNS = ("shape", "nodes", "GPUsPerNode")
-_GPU = "GPU"
 _TIMES = tuple(name for name, phase in TIMES.items() if phase is Phase.WHOLE)
 _FORM = f"the columns are {', '.join(_COLUMNS)} and {' or '.join(_TIMES)}"
 _MOST_RANKS = 1 << 24
@@ -43,7 +43,7 @@ _MOST_RANKS = 1 << 24
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CollectiveTimes:
-    """gpu: empty where no file names one. left_out: files of a folder that are no files of collectives."""
+    """gpu: empty where no file names one. left_out: files of a folder that have no times of a known collective."""
 
     samples: tuple[Sample, ...]
     gpu: str
@@ -91,7 +91,7 @@ def read_collectives(paths: Sequence[Path]) -> CollectiveTimes:
 def not_used(ops: Path, samples: Iterable[Samples], cluster_path: Path, cluster: ClusterModel) -> str:
     """What is to be said of times of collectives among those of operators; empty where the cluster has them, too."""
     known = {op for tier in cluster.tiers for op in tier.measured}
-    names = sorted(s.operator for s in samples if set(s.columns) >= _PLACES and _op(s.operator) not in known)
+    names = sorted(s.operator for s in samples if s.is_collective and _op(Path(s.operator)) not in known)
     if not names:
         return ""
     return (
@@ -100,10 +100,10 @@ def not_used(ops: Path, samples: Iterable[Samples], cluster_path: Path, cluster:
     )
 
 
-def _op(stem: str) -> str:
+def _op(path: Path) -> str:
     """Empty where the name of a file is not that of a collective."""
-    match = _NAME.fullmatch(stem)
-    return OPS[match["op"].replace("_", "")] if match else ""
+    name = FileName.of_collective(path)
+    return OPS[name.collective] if name else ""
 
 
 def _files(paths: Sequence[Path]) -> tuple[list[Path], list[str]]:
@@ -113,7 +113,7 @@ def _files(paths: Sequence[Path]) -> tuple[list[Path], list[str]]:
         if not path.exists():
             raise UsageError(f"no such file or directory: {path}", hint="give a folder of CSV files, or a file")
         inside = sorted(path.glob("*.csv")) if path.is_dir() else []
-        chosen = [each for each in inside if _op(each.stem) or set(read_rows(each)[0]) >= _PLACES]
+        chosen = [each for each in inside if _op(each) and set(read_rows(each)[0]) >= PLACES]
         if path.is_dir() and not chosen:
             raise UsageError(f"{path}: no times of collectives", hint=f"add for instance allreduce_fp16.csv: {_FORM}")
         files += chosen if path.is_dir() else [path]
@@ -122,26 +122,34 @@ def _files(paths: Sequence[Path]) -> tuple[list[Path], list[str]]:
 
 
 def _rows(path: Path) -> Iterator[_Row]:
-    match = _NAME.fullmatch(path.stem)
-    if match is None:
+    name = FileName.of_collective(path)
+    if name is None:
         _fail(path, 1, "times of an unknown collective", f"begin the file's name with {', '.join(OPS)}, or with GPU_")
     header, rows = read_rows(path)
     _check_header(path, header)
     if not rows:
         raise CapsuleError(f"{path} contains no times", hint="leave the file out, or measure it again")
-    op, item_bytes = OPS[match["op"].replace("_", "")], 4 if _WIDE.search(match["rest"] or "") else 2
-    names = [name for name in header if name != _GPU]
-    for line, row in rows:
-        values = dict(zip(header, row, strict=False))
-        gpu = values.get(_GPU, match["gpu"] or "").strip()
-        known = numbers(path, names, line, [text for name, text in zip(header, row, strict=False) if name != _GPU])
+    op, item_bytes = OPS[name.collective], _item_bytes(name)
+    names, figures = without_gpu(header, rows)
+    for (line, row), (_, texts) in zip(rows, figures, strict=True):
+        gpu = dict(zip(header, row, strict=False)).get(GPU, name.gpu).strip()
+        known = numbers(path, names, line, texts)
         yield _row(path, line, gpu, op, item_bytes, dict(zip(names, known, strict=True)))
+
+
+def _item_bytes(name: FileName) -> int:
+    """CapsuleError where another part of the name says a type."""
+    odd = [part for part in name.path.stem.split("_") if _TYPE.fullmatch(part) and part != name.precision]
+    if odd:
+        types = ", ".join(filter(None, _ITEM_BYTES))
+        _fail(name.path, 1, f"{odd[0]!r} cannot be the type here", f"write one of {types} after the collective")
+    return _ITEM_BYTES[name.precision]
 
 
 def _check_header(path: Path, header: Sequence[str]) -> None:
     if len(set(header)) != len(header):
         _fail(path, 1, f"a column occurs twice: {', '.join(header)}", "leave one")
-    if unknown := [name for name in header if name not in (*_COLUMNS, *_TIMES, _GPU)]:
+    if unknown := [name for name in header if name not in (*_COLUMNS, *_TIMES, GPU)]:
         _fail(path, 1, f"unknown column: {quoted(unknown[0])[1:-1]}", _FORM)
     if missing := [name for name in _COLUMNS if name not in header]:
         _fail(path, 1, f"column {missing[0]} is missing", _FORM)

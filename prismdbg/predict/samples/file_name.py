@@ -1,5 +1,6 @@
 """Names of files in OPS: `linear1.csv`, or `{GPU}_{operator}_{precision}_{parts}_{part}.csv` as the sampler of arXiv
-2509.22832 writes them, with or without what stands around the operator.
+2509.22832 writes them, with or without what stands around the operator. Names of files of collectives have the same
+form, and may have a GPU without a precision.
 """
 
 from __future__ import annotations
@@ -11,10 +12,14 @@ from pathlib import Path
 from prismdbg.errors import UsageError
 from prismdbg.predict.operators.operators import OPERATORS
 
-COLLECTIVES = ("allreduce", "allgather", "reducescatter")
 SIXTEEN_BITS = ("fp16", "bf16")
-_PUBLISHED = re.compile(r"(?P<named>.+?)_(?P<precision>fp16|bf16|fp32|fp8)(?:_.*)?")
-_WITH_GPU = re.compile(rf"(?P<gpu>.+?)_(?P<operator>{'|'.join(OPERATORS)}|p2p|(?:{'|'.join(COLLECTIVES)})(?:_large)?)")
+_PRECISION = "(?P<precision>fp16|bf16|fp32|fp8)"
+_PUBLISHED = re.compile(rf"(?P<named>.+?)_{_PRECISION}(?:_.*)?")
+_WITH_GPU = re.compile(rf"(?P<gpu>.+?)_(?P<operator>{'|'.join(OPERATORS)})")
+_COLLECTIVE = re.compile(
+    r"(?:(?P<gpu>.+)_)?(?P<operator>(?:all_?reduce|all_?gather|reduce_?scatter|p2p)(?:_large)?)"
+    rf"(?:_(?:.*?_)??{_PRECISION})?(?:_.*)?"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +40,17 @@ class FileName:
         if (full := _WITH_GPU.fullmatch(named)) is None:
             return cls(path=path, operator=named, precision=precision)
         return cls(path=path, operator=full["operator"], gpu=full["gpu"], precision=precision)
+
+    @classmethod
+    def of_collective(cls, path: Path) -> FileName | None:
+        """None where no collective that is known has this name."""
+        match = _COLLECTIVE.fullmatch(path.stem)
+        return match and cls(path=path, **{part: text or "" for part, text in match.groupdict().items()})
+
+    @property
+    def collective(self) -> str:
+        """`allreduce` of `all_reduce_large`."""
+        return self.operator.removesuffix("_large").replace("_", "")
 
     def check_precision(self) -> None:
         """UsageError where its values are not of 16 bits, which the work of an operator is counted with."""

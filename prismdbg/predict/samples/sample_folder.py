@@ -5,7 +5,8 @@
 
 Numbers only, all above zero. Files of one operator are taken together, equal rows once; all are of one GPU, and
 operators of one precision, which is of 16 bits (`file_name.py`). Files whose header has no known column of times are
-left out, and so are unknown operators. Nothing is fitted before it is asked for, and nothing is pickled.
+left out, and so are unknown operators and collectives. Files of collectives (`collective_files.py`) may be of any
+precision, and their column GPU is not read. Nothing is fitted before it is asked for, and nothing is pickled.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import numpy as np
 
 from prismdbg.errors import CapsuleError, UsageError
 from prismdbg.model.meanwhile import one_by_one
-from prismdbg.predict.operators.operators import is_known
+from prismdbg.predict.operators.operators import PLACES, is_known
 from prismdbg.predict.operators.work import Floats
 from prismdbg.predict.samples.file_name import FileName
 from prismdbg.predict.samples.samples import Phase, Samples
@@ -34,6 +35,8 @@ TIMES: Mapping[str, Phase] = {
     "dur(us)": Phase.WHOLE,
 }
 MOST_BYTES = 64 << 20
+GPU = "GPU"  # a column that files of collectives may have
+Rows = tuple[list[str], list[tuple[int, list[str]]]]
 _US = 1_000
 
 
@@ -45,8 +48,8 @@ def read_folder(folder: Path, tell: Callable[[str], None] = lambda _: None) -> d
     known: dict[str, Samples] = {}
     names: list[FileName] = []
     for path in one_by_one(sorted(folder.glob("*.csv")), "reading the times of operators"):
-        name = FileName.of(path)
-        if (samples := _read_file(name, tell)) is not None:
+        if (found := _read_file(path, tell)) is not None:
+            name, samples = found
             for other in names:
                 name.check_with(other)
             names.append(name)
@@ -74,20 +77,25 @@ def _together(path: Path, one: Samples, other: Samples) -> Samples:
     return replace(one, columns=columns, times_ns=times, gpu=one.gpu or other.gpu)
 
 
-def _read_file(name: FileName, tell: Callable[[str], None]) -> Samples | None:
+def _read_file(path: Path, tell: Callable[[str], None]) -> tuple[FileName, Samples] | None:
     """None where the header names no times, or where nothing is known of the operator."""
-    path = name.path
     header, rows = read_rows(path)
     if not set(header) & set(TIMES):
         return None
     if len(set(header)) != len(header):
         raise CapsuleError(f"{path}: a column occurs twice: {', '.join(header)}", hint="leave one")
-    if not is_known(name.operator, header):
-        tell(f"{path} is left out: unknown operator {name.operator!r}")
+    is_collective = set(header) >= PLACES
+    name = FileName.of_collective(path) if is_collective else FileName.of(path)
+    if name is None or not is_known(name.operator, header):
+        unknown = FileName.of(path).operator
+        tell(f"{path} is left out: unknown {'collective' if is_collective else 'operator'} {unknown!r}")
         return None
-    name.check_precision()
+    if is_collective:
+        header, rows = without_gpu(header, rows)
+    else:
+        name.check_precision()
     table = _table(path, header, rows)
-    return Samples(
+    return name, Samples(
         operator=name.operator,
         columns={title: table[:, at] for at, title in enumerate(header) if title not in TIMES},
         times_ns={TIMES[title]: table[:, at] * _US for at, title in enumerate(header) if title in TIMES},
@@ -95,7 +103,7 @@ def _read_file(name: FileName, tell: Callable[[str], None]) -> Samples | None:
     )
 
 
-def read_rows(path: Path) -> tuple[list[str], list[tuple[int, list[str]]]]:
+def read_rows(path: Path) -> Rows:
     """The header, and each row with its line."""
     try:
         if path.stat().st_size > MOST_BYTES:
@@ -106,6 +114,13 @@ def read_rows(path: Path) -> tuple[list[str], list[tuple[int, list[str]]]]:
             return header, [(reader.line_num, row) for row in reader if row]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise CapsuleError(f"{path} cannot be read: {error}", hint="give a CSV file of numbers") from error
+
+
+def without_gpu(header: Sequence[str], rows: Sequence[tuple[int, Sequence[str]]]) -> Rows:
+    """Without the column GPU, the only one with text."""
+    at = header.index(GPU) if GPU in header else len(header)
+    less = [(line, [*row[:at], *row[at + 1 :]]) if at < len(header) else (line, list(row)) for line, row in rows]
+    return [*header[:at], *header[at + 1 :]], less
 
 
 def write_file(path: Path, samples: Samples) -> None:

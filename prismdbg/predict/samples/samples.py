@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from prismdbg.predict.operators.operators import work_of
+from prismdbg.predict.operators.operators import PLACES, work_of
 from prismdbg.predict.operators.work import Floats, Work
 
 
@@ -28,6 +28,10 @@ class Samples:
 
     def __len__(self) -> int:
         return len(next(iter(self.times_ns.values())))
+
+    @property
+    def is_collective(self) -> bool:
+        return set(self.columns) >= PLACES
 
     @property
     def work(self) -> Work:

@@ -89,7 +89,7 @@ def calibrate_model(
     compared = tuple(_compare(model, sample) for sample in samples)
     ops = dict.fromkeys(sample.op for sample in samples)
     fits = {op: _fit([c for c in compared if c.sample.op == op]) for op in ops}
-    about = replace(origin, fits=fits, nodes=max(sample.where.nodes for sample in samples))
+    about = origin.of([sample.where for sample in samples], fits)
     return Calibrated(cluster=replace(model, calibration=about), compared=compared)
 
 

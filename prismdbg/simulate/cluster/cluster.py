@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from prismdbg.simulate.cluster.curve import Curve
+from prismdbg.simulate.cluster.curve import Curve, Lies
 from prismdbg.simulate.cluster.slowdown import Slowdown
 from prismdbg.simulate.quantities import MILLION
 
@@ -67,7 +67,8 @@ class FactorFit:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calibration:
     """Where a cluster file's figures come from. `fits`: by operation. nodes: of the group that spans most of them,
-    0 where an older file does not say.
+    0 where an older file does not say. ranks_of_a_node: the most of a group across nodes in one of them, 0 where there
+    was no such group, or where an older file does not say.
     """
 
     machine: str
@@ -76,6 +77,13 @@ class Calibration:
     fits: Mapping[str, Fit]
     factors: Mapping[Factor, FactorFit] = field(default_factory=dict)
     nodes: int = 0
+    ranks_of_a_node: int = 0
+
+    def of(self, groups: Sequence[Lies], fits: Mapping[str, Fit]) -> Calibration:
+        """Of times of these groups."""
+        across = [group.local for group in groups if group.nodes > 1]
+        nodes = max(group.nodes for group in groups)
+        return replace(self, fits=fits, nodes=nodes, ranks_of_a_node=max(across, default=0))
 
 
 @dataclass(frozen=True, slots=True)

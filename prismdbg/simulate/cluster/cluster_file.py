@@ -177,7 +177,7 @@ def _curve(group: str, value: Value) -> Curve:
 
 
 def _calibration(value: Value, tiers: tuple[Tier, ...]) -> Calibration:
-    fields = value.known("machine", "backend", "date", "nodes", "errors", "factors")
+    fields = value.known("machine", "backend", "date", "nodes", "ranks_of_a_node", "errors", "factors")
     errors = fields["errors"].fields() if "errors" in fields else {}
     factors = fields["factors"].known(*Factor) if "factors" in fields else {}
     return Calibration(
@@ -187,6 +187,7 @@ def _calibration(value: Value, tiers: tuple[Tier, ...]) -> Calibration:
         fits={op: _fit(op, field) for op, field in errors.items()},
         factors={Factor(name): _factor_fit(field) for name, field in factors.items()},
         nodes=fields["nodes"].whole(1) if "nodes" in fields else int(len(tiers) == 1),
+        ranks_of_a_node=fields["ranks_of_a_node"].whole(1) if "ranks_of_a_node" in fields else 0,
     )
 
 

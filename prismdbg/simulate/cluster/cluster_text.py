@@ -92,6 +92,8 @@ def _calibration(calibration: Calibration) -> Iterator[str]:
     yield f"  date: {_quoted(calibration.date)}"
     if calibration.nodes:
         yield f"  nodes: {calibration.nodes}"
+    if calibration.ranks_of_a_node:
+        yield f"  ranks_of_a_node: {calibration.ranks_of_a_node}"
     if calibration.fits:
         yield "  errors:"
     for op, fit in calibration.fits.items():

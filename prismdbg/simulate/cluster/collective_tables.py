@@ -93,9 +93,7 @@ def tabulated(samples: Sequence[Sample], origin: Calibration) -> Tabulated:
         )
         for (op, where), times_ns in layouts.items()
     )
-    about = replace(
-        origin, fits=_fits(tables, lambda table: table.errors), nodes=max(table.where.nodes for table in tables)
-    )
+    about = origin.of([table.where for table in tables], _fits(tables, lambda table: table.errors))
     return Tabulated(
         cluster=replace(fitted, tiers=_with_tables(fitted.tiers, tables), calibration=about), tables=tables
     )

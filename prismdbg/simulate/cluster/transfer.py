@@ -99,7 +99,7 @@ def has_unknown_links(cluster: ClusterModel, op: str, where: Geometry) -> bool:
     node has so many."""
     tier, calibration = cluster.tiers[where.tier], cluster.calibration
     is_known = tier.node_rate > 0 or tier.rate == 0 or op in tier.measured
-    is_calibrated = calibration is not None and calibration.nodes > 0
+    is_calibrated = calibration is not None and calibration.nodes > 0 and calibration.ranks_of_a_node != 1
     return where.nodes > 1 and where.local > 1 and where.inside < where.tier and not is_known and not is_calibrated
 
 

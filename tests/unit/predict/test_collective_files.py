@@ -29,6 +29,8 @@ def found(times: CollectiveTimes) -> dict[tuple[str, int, int, int], tuple[int, 
         ("allreduce_fp16_2_4.csv", "2.0,4.0", "all_reduce", 2_000),
         ("allreduce.csv", "2,4", "all_reduce", 2_000),
         ("all_reduce_fp32.csv", "2,4", "all_reduce", 4_000),
+        ("allreduce_fp8.csv", "2,4", "all_reduce", 1_000),
+        ("H100_allreduce_large_fp8_2_4.csv", "2,4", "all_reduce", 1_000),
         ("allgather_large_fp16.csv", "2,4", "all_gather", 16_000),
         ("NVIDIAA100-SXM4-80GB_allgather_bf16_1_4.csv", "1,4", "all_gather", 8_000),
         ("reducescatter_large_fp16.csv", "2,4", "reduce_scatter", 2_000),
@@ -59,6 +61,25 @@ def test_a_folder_is_read_with_what_it_has_twice_counted_once(tmp_path: Path) ->
     assert times.left_out == ("linear1.csv",) and times.gpu == ""
 
 
+@pytest.mark.parametrize(
+    ("odd", "header"),
+    [
+        ("all_gather_copy_in.csv", "items,width,tensors,whole_us\n"),
+        ("alltoall_fp16.csv", HEADER),
+        ("broadcast_fp16.csv", HEADER),
+    ],
+)
+def test_a_file_of_a_folder_that_has_no_times_of_a_known_collective_is_left_out(
+    tmp_path: Path, odd: str, header: str
+) -> None:
+    write(tmp_path, "allreduce_fp16.csv", "8,1,2,5")
+    write(tmp_path, odd, "8,1,2,5", header=header)
+    times = read_collectives([tmp_path])
+    assert list(found(times)) == [("all_reduce", 1, 2, 16)] and times.left_out == (odd,)
+    with pytest.raises(CapsuleError, match=odd):
+        read_collectives([tmp_path / odd])
+
+
 def test_the_gpu_is_that_of_the_name_or_of_the_column(tmp_path: Path) -> None:
     named = write(tmp_path, "H100_allreduce_fp16.csv", "8,1,2,5")
     assert read_collectives([named, write(tmp_path, "p2p.csv", "8,1,2,5")]).gpu == "H100"
@@ -85,8 +106,14 @@ def test_the_gpu_is_that_of_the_name_or_of_the_column(tmp_path: Path) -> None:
         ("allgather.csv", HEADER, ["9e17,8,8,1"], "line 2: .* beyond 64 bits"),
         ("p2p.csv", HEADER, ["1,2,4,3"], "line 2: p2p is between two ranks, not 8"),
         ("allreduce.csv", "GPU," + HEADER, ["A,1,1,2,3", "B,1,1,2,3"], "line 3: the GPU is 'B', and 'A' in .*"),
+        ("allreduce.csv", "GPU," + HEADER, ["1,1,2,3"], "line 2: 3 values for 4 columns"),
+        ("allreduce.csv", HEADER, ["1,1,2,3,4"], "line 2: 5 values for 4 columns"),
         ("broadcast.csv", HEADER, ["1,1,2,3"], "line 1: times of an unknown collective"),
         ("linear1.csv", "dim,forward_us\n", ["1,2"], "line 1: times of an unknown collective"),
+        *((f"allreduce_{odd}.csv", HEADER, ["1,1,2,3"], f"line 1: '{odd}' cannot be the type here")
+          for odd in ("float32", "fp64", "int8", "FP32", "half", "fp8e4m3")),
+        ("fp32_allreduce.csv", HEADER, ["1,1,2,3"], "line 1: 'fp32' cannot be the type here"),
+        ("allreduce_fp16_fp32.csv", HEADER, ["1,1,2,3"], "line 1: 'fp32' cannot be the type here"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_read_is_one_error(

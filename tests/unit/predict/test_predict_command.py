@@ -84,6 +84,17 @@ def test_times_of_collectives_are_named_as_not_used_with_what_uses_them(folder: 
         assert f"{said}--from {folder / 'ops'} -o FILE makes a cluster file from them" in " ".join(ran.stderr.split())
 
 
+def test_collectives_that_no_cluster_file_can_be_made_from_are_not_recommended(folder: Path) -> None:
+    (folder / "ops/broadcast_fp16.csv").write_text(COLLECTIVES)
+    said = " ".join(run(folder, "--mesh", "dp=2", "--batch", "8").stderr.split())
+    assert "broadcast_fp16.csv is left out: unknown collective 'broadcast'" in said and "calibrate" not in said
+    (folder / "ops/allreduce_fp16.csv").write_text(COLLECTIVES)
+    said = " ".join(run(folder, "--mesh", "dp=2", "--batch", "8").stderr.split())
+    assert "not used: allreduce: times of collectives" in said
+    made = calibrate("--from", folder / "ops", "-o", folder / "made.yaml")
+    assert "not used: RMSlayernorm.csv, broadcast_fp16.csv, linear3.csv: no times of allreduce" in made.stderr
+
+
 def test_a_cluster_file_is_made_from_times_of_collectives(folder: Path) -> None:
     (folder / "ops/allreduce_fp16.csv").write_text(COLLECTIVES)
     made = folder / "made.yaml"
@@ -382,6 +393,13 @@ def test_a_prediction_of_a_kind_that_was_measured_has_the_error_of_those(folder:
 )
 def test_a_model_of_another_form_has_no_interval(folder: Path, old: str, new: str) -> None:
     assert not any(intervals(of_those_measured(folder, MEASURED.replace(old, new), "--json")))
+
+
+def test_a_wider_model_has_an_interval_only_with_the_sampled_vocabulary(folder: Path) -> None:
+    wider = MEASURED.replace("hidden: 6144", "hidden: 12288").replace("heads: 64", "heads: 128")
+    assert any(intervals(of_those_measured(folder, wider, "--json")))
+    other = wider.replace("vocabulary: 51200", "vocabulary: 256000")
+    assert not any(intervals(of_those_measured(folder, other, "--json")))
 
 
 def test_samples_of_another_gpu_or_of_none_give_no_interval(folder: Path) -> None:

@@ -87,6 +87,13 @@ def test_another_vocabulary_is_outside_the_samples() -> None:
     assert set(sampled.hull.outside(lookups(128_256))) == {"vocabulary=128256 (sampled: 50304 to 50304)"}
 
 
+def test_another_vocabulary_is_named_also_if_the_width_is_outside() -> None:
+    sampled = Regressor.of(lookups(50_304), np.linspace(1, 6, 6))
+    asked = lookups(256_000)
+    wide = replace(asked, sizes={**asked.sizes, "width": 100 * asked.sizes["width"]})
+    assert all("vocabulary=256000" in said for said in sampled.hull.outside(wide))
+
+
 def test_an_optimizer_of_more_parameters_than_were_sampled_is_outside() -> None:
     """Experts: as many layers of that width have more."""
     sizes = {"dim": np.array([512.0, 1024.0, 512.0, 1024.0]), "encoders": np.array([1.0, 1.0, 4.0, 4.0])}

@@ -47,6 +47,42 @@ def test_a_collective_has_a_gpus_name_too(tmp_path: Path) -> None:
     assert read_folder(tmp_path)["allreduce_large"].gpu == A100
 
 
+COLLECTIVE = "shape,nodes,GPUsPerNode,dur(us)\n64,1,2,5\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "operator"),
+    [
+        ("allreduce_fp32", COLLECTIVE, "allreduce"),
+        ("allreduce_int8", COLLECTIVE, "allreduce"),
+        ("allreduce_fp16", "GPU,shape,nodes,GPUsPerNode,dur(us)\nNVIDIA A100,64,1,2,5\n", "allreduce"),
+        ("H100_all_reduce", COLLECTIVE, "all_reduce"),
+    ],
+)
+def test_collectives_do_not_keep_operators_from_being_read(tmp_path: Path, name: str, text: str, operator: str) -> None:
+    """Nobody asks for their times here: of which type they are is another reader's matter."""
+    (tmp_path / "linear1_fp16.csv").write_text(PUBLISHED)
+    (tmp_path / f"{name}.csv").write_text(text)
+    found = read_folder(tmp_path)
+    assert sorted(found) == [operator, "linear1"] and found[operator].is_collective
+    assert list(found[operator].columns) == ["shape", "nodes", "GPUsPerNode"]
+
+
+def test_an_unknown_collective_is_left_out_and_named(tmp_path: Path) -> None:
+    (tmp_path / "linear1_fp16.csv").write_text(PUBLISHED)
+    (tmp_path / "broadcast_fp16.csv").write_text(COLLECTIVE)
+    told: list[str] = []
+    assert list(read_folder(tmp_path, told.append)) == ["linear1"]
+    assert told == [f"{tmp_path / 'broadcast_fp16.csv'} is left out: unknown collective 'broadcast'"]
+
+
+def test_collectives_of_two_gpus_are_refused_as_calibrate_refuses_them(tmp_path: Path) -> None:
+    (tmp_path / "A100_allreduce.csv").write_text(COLLECTIVE)
+    (tmp_path / "H100_all_reduce_fp16.csv").write_text(COLLECTIVE)
+    with pytest.raises(UsageError, match=r"H100_all_reduce_fp16.csv is of H100, .*A100_allreduce.csv of A100"):
+        read_folder(tmp_path)
+
+
 def test_an_operator_of_a_program_keeps_its_name(tmp_path: Path) -> None:
     """It ends as one of the model's."""
     (tmp_path / "_log_softmax.csv").write_text("items,width,tensors,whole_us\n64,8,1,5\n")

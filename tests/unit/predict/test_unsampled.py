@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from prismdbg.predict.fit.operator_times import OperatorTimes
-from prismdbg.predict.operators.work import memory_bound
+from prismdbg.predict.operators.work import lookup, memory_bound
 from prismdbg.predict.samples.samples import Phase, Samples
 
 LENGTH = 1024.0
@@ -84,6 +86,23 @@ def test_two_shapes_that_differ_in_their_bytes_alone_have_times_of_their_own() -
     assert other_ns == pytest.approx(2 * one_ns, rel=1e-3)
 
 
+@pytest.mark.parametrize("vocabularies", [(50_304, 256_000), (256_000, 50_304)])
+@pytest.mark.parametrize("phase", [Phase.FORWARD, Phase.BACKWARD])
+@pytest.mark.parametrize(
+    "sampled", [{}, {"embedding": rows("embedding", 1000, shapes=8)}], ids=["unsampled", "sampled"]
+)
+def test_two_vocabularies_have_times_and_doubts_of_their_own(
+    sampled: dict[str, Samples], phase: Phase, vocabularies: tuple[int, int]
+) -> None:
+    """A sweep asks for both in any order."""
+    times = OperatorTimes({**SAMPLES, **sampled})
+    for vocabulary in vocabularies:
+        asked = lookup(tokens=one(LENGTH), width=one(LENGTH), mp=one(1), vocabulary=one(vocabulary))
+        again, fresh = times.of_another_job(), OperatorTimes({**SAMPLES, **sampled})
+        assert again.time_ns(asked, phase) == fresh.time_ns(asked, phase)
+        assert again.doubts == fresh.doubts
+
+
 def test_another_operator_takes_twice_as_long_backward() -> None:
     work = memory_bound("RoPE", {"tokens": one(64), "width": one(64)}, items=one(1e6), ways=4)
     forward, backward = (OperatorTimes(SAMPLES).time_ns(work, phase) for phase in (Phase.FORWARD, Phase.BACKWARD))
@@ -104,3 +123,12 @@ def test_values_of_a_programs_samples_have_32_bits_also_where_an_operator_was_no
     assert times.time_ns(rotated, Phase.FORWARD) == pytest.approx(4 * 4 * 1e6 / 100, rel=1e-3)
     added = memory_bound("gelu", {"tokens": one(1e3), "width": one(1e3)}, items=one(1e6), ways=2)
     assert times.time_ns(added, Phase.FORWARD) == pytest.approx(4 * 2 * 1e6 / 100, rel=1e-3), "translated"
+
+
+def test_the_gpu_is_that_of_operators() -> None:
+    """Collectives say nothing of theirs."""
+    columns = {"shape": one(64), "nodes": one(1), "GPUsPerNode": one(2)}
+    of_a100 = Samples(operator="allreduce", columns=columns, times_ns={Phase.WHOLE: one(5)}, gpu="A100")
+    assert OperatorTimes({"allreduce": of_a100, **SAMPLES}).gpu == ""
+    of_h200 = {name: replace(one, gpu="H200") for name, one in SAMPLES.items()}
+    assert OperatorTimes({"allreduce": of_a100, **of_h200}).gpu == "H200"

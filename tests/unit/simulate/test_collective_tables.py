@@ -15,7 +15,14 @@ from prismdbg.simulate.cluster.calibration import Sample
 from prismdbg.simulate.cluster.checked_yaml import MAX_BYTES
 from prismdbg.simulate.cluster.cluster import Calibration
 from prismdbg.simulate.cluster.collective_tables import MOST_POINTS, Tabulated, tabulated, thinned
-from prismdbg.simulate.cluster.transfer import SEND, Geometry, collective_ns, is_carried, point_to_point_ns
+from prismdbg.simulate.cluster.transfer import (
+    SEND,
+    Geometry,
+    collective_ns,
+    has_unknown_links,
+    is_carried,
+    point_to_point_ns,
+)
 
 ORIGIN = Calibration(machine="files", backend="files", date="2026-01-01", fits={})
 
@@ -138,6 +145,17 @@ class TestTables:
             ring(8, 1)(5_000_000), rel=0.02
         )
         assert all(abs(error) < 0.02 for each in result.tables for error in each.formula_errors)
+
+    @pytest.mark.parametrize(("more", "is_unknown"), [([], True), ([(2, 2)], False)])
+    def test_links_of_a_node_are_known_if_several_of_its_ranks_were_measured_across_nodes(
+        self, more: list[tuple[int, int]], is_unknown: bool
+    ) -> None:
+        layouts = [(1, 4), (2, 1), (4, 1), *more]
+        found = [s for where in layouts for s in samples("all_reduce", at(*where), line, range(10_000, 90_000, 10_000))]
+        one = table(found)
+        for cluster in (one.cluster, cluster_file.parse(cluster_text.write(one.cluster))):
+            assert has_unknown_links(cluster, "reduce_scatter", at(2, 4)) == is_unknown
+            assert not has_unknown_links(cluster, "reduce_scatter", at(2, 1))
 
     def test_nodes_of_one_rank_need_no_links_inside(self) -> None:
         cluster = table(samples("all_reduce", at(2, 1), line, range(1_000, 9_000, 1_000))).cluster
