@@ -15,11 +15,13 @@ import numpy as np
 
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.stacks import HangPlace, capsule_stacks
+from prismdbg.diagnosis.cross_rank import is_op
 from prismdbg.errors import PrismError
 from prismdbg.jobs.storage.run_folder import RunFolder
 from prismdbg.log.columns import LAST_BYTES, LogColumns, read_columns
 from prismdbg.log.segment import Ints
 from prismdbg.model.collective import Group, Identity
+from prismdbg.model.ops import BARRIERS
 
 MAX_RANKS = 64
 
@@ -118,7 +120,8 @@ class Arrivals:
 
 
 def _calls(log: LogColumns) -> _Calls:
-    meets = np.flatnonzero(~log.is_p2p & ~log.on_device)
+    holds_host = ~log.on_device | is_op(log, BARRIERS)
+    meets = np.flatnonzero(~log.is_p2p & holds_host)
     by_group = {}
     for number in np.unique(log.group[meets]).tolist():
         rows = meets[log.group[meets] == number]

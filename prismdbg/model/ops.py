@@ -283,6 +283,7 @@ def ops_of(*movements: Movement, form: Form | None = None) -> frozenset[str]:
 
 # no member goes on before all have joined it
 FOR_ALL = ops_of(Movement.ALL_REDUCE, Movement.ALL_GATHER, Movement.REDUCE_SCATTER, Movement.BARRIER)
+BARRIERS = ops_of(Movement.BARRIER)
 
 
 def check_complete(known: Iterable[str], what: str) -> None:

@@ -16,6 +16,7 @@
 namespace {
 
 constexpr int kSuccess = 0;
+constexpr int kOutOfMemory = 2;
 constexpr int kNoContext = 201;
 constexpr int kNotReady = 600;
 constexpr int kLaunchFailed = 719;
@@ -38,6 +39,7 @@ bool refuses_launches = false;
 bool is_capturing = false;
 thread_local std::vector<void*> contexts;
 uint64_t host_allocations = 0;
+bool refuses_host_memory = false;
 
 int later(void* stream, std::function<bool()> what) {
   if (contexts.empty()) {
@@ -136,6 +138,9 @@ int cuMemcpyDtoHAsync_v2(void* to, uint64_t from, size_t size_bytes, void* strea
 int cuMemHostAlloc(void** data, size_t size_bytes, unsigned) {
   const std::lock_guard<std::recursive_mutex> lock(mutex);
   ++host_allocations;
+  if (refuses_host_memory) {
+    return kOutOfMemory;
+  }
   *data = std::malloc(size_bytes);
   return contexts.empty() ? kNoContext : kSuccess;
 }
@@ -183,6 +188,10 @@ void fake_fail(bool of_events, bool of_launches) {
   const std::lock_guard<std::recursive_mutex> lock(mutex);
   has_failed = of_events;
   refuses_launches = of_launches;
+}
+void fake_refuse_host_memory(bool refuses) {
+  const std::lock_guard<std::recursive_mutex> lock(mutex);
+  refuses_host_memory = refuses;
 }
 uint64_t fake_host_allocations() {
   const std::lock_guard<std::recursive_mutex> lock(mutex);

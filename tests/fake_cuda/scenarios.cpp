@@ -19,6 +19,7 @@ extern "C" {
 void fake_run(int device, void* stream);
 void fake_put(int device, void* stream, int* counter);
 void fake_fail(bool of_events, bool of_launches);
+void fake_refuse_host_memory(bool refuses);
 uint64_t fake_host_allocations();
 int fake_contexts();
 }
@@ -211,7 +212,8 @@ void no_room_is_waited_for_once() {
   fake_run(0, stream(1));
 }
 
-// Buffers that are too small have taken all the room, and are free: nobody waits for a larger one, which never comes.
+// Buffers that are too small have taken all the room, and are free: nobody waits for a larger one, which never comes,
+// also if the driver has refused one of that size before.
 void what_never_comes_is_not_waited_for() {
   auto& watch = *new DeviceWatch();  // its thread runs until the process ends
   std::vector<char> data(size_t{50} << 20);
@@ -226,6 +228,10 @@ void what_never_comes_is_not_waited_for() {
     }
     return all;
   };
+  expect(watch.is_usable(0), "there is no device");  // it has its own memory of the host
+  fake_refuse_host_memory(true);
+  expect(copied(data.size()) == nullptr, "the driver has refused it");
+  fake_refuse_host_memory(false);
   {
     const Looks all = fill();
     fake_run(0, stream(1));

@@ -10,7 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prismdbg.diagnosis.evidence import Evidence, parks
-from prismdbg.diagnosis.lateness.stragglers import FEWEST_COLLECTIVES, LEAST_LATENESS_NS, LEAST_OF_THE_TIME, LEAST_SHARE
+from prismdbg.diagnosis.lateness.stragglers import (
+    FEWEST_COLLECTIVES,
+    LEAST_LATENESS_NS,
+    LEAST_OF_THE_TIME,
+    LEAST_SHARE,
+    are_on_device,
+)
 from prismdbg.diagnosis.verdict import Certainty, Verdict
 from prismdbg.log.columns import LogColumns
 from prismdbg.log.segment import Ints
@@ -58,7 +64,7 @@ class EarlierStraggler(Verdict):
 def find_earlier_waits(evidence: Evidence) -> list[Verdict]:
     """Where all ranks have summaries: one rank at most, and only where it was the same in most steps."""
     ranks = sorted(evidence.columns)
-    on_device = any(log.on_device.any() for log in evidence.columns.values())  # then a summary has no waits
+    on_device = any(_has_device(log) for log in evidence.columns.values())  # then a summary has no waits
     if len(ranks) < 2 or len(ranks) < evidence.known_world_size or on_device:
         return []
     rows = _common([_rows_of(evidence.columns[rank]) for rank in ranks], evidence.parked_steps())
@@ -89,6 +95,10 @@ def find_earlier_waits(evidence: Evidence) -> list[Verdict]:
             all_meet=_all_meet(evidence),
         )
     ]
+
+
+def _has_device(log: LogColumns) -> bool:
+    return bool(are_on_device(log, np.flatnonzero(log.on_device)).any())
 
 
 def _all_meet(evidence: Evidence) -> bool:

@@ -18,7 +18,7 @@ from prismdbg.log.columns import NOT_ENDED, Bools, LogColumns
 from prismdbg.log.segment import Ints
 from prismdbg.model.collective import Group
 from prismdbg.model.durations import brief
-from prismdbg.model.ops import FOR_ALL, FROM_ROOT, Movement, ops_of
+from prismdbg.model.ops import BARRIERS, FOR_ALL, FROM_ROOT, Movement, ops_of
 from prismdbg.model.plurals import counted
 
 FEWEST_COLLECTIVES = 8
@@ -26,7 +26,6 @@ LEAST_SHARE = 0.75
 LEAST_LATENESS_NS = 1_000_000
 WAIT_FOR_ALL = FOR_ALL | ops_of(Movement.ALL_TO_ALL)
 WAIT_FOR_ROOT = ops_of(*FROM_ROOT)
-BARRIERS = ops_of(Movement.BARRIER)
 FOR_HOSTS = ("", "gloo", "mpi")  # backends; "" is not known
 LEAST_OF_THE_TIME = 0.1  # that the collectives took, with what lay between them
 
@@ -221,7 +220,22 @@ def _of_hosts(group: Group) -> frozenset[str]:
 
 def _completed(log: LogColumns, rows: Ints, parked: Ints, wanted: frozenset[str]) -> Ints:
     """On a device only the host's way ahead of it is known, not who waited."""
-    return _ended(log, rows[~log.on_device[rows] & is_op(log, wanted, rows)], parked)
+    return _ended(log, rows[~are_on_device(log, rows) & is_op(log, wanted, rows)], parked)
+
+
+def are_on_device(log: LogColumns, rows: Ints) -> Bools:
+    """Which of these calls were issued and left. A program may name a device for a barrier of a backend for hosts: it
+    holds its host all the same."""
+    for_hosts = [number for number, name in log.texts.items() if _is_for_hosts(log.groups.get(name))]
+    hold_host = is_op(log, BARRIERS, rows) & np.isin(log.group[rows], for_hosts)
+    found: Bools = log.on_device[rows] & ~hold_host
+    return found
+
+
+def _is_for_hosts(group: Group | None) -> bool:
+    """Whether it is known to have no other backend, whatever the device: `gloo`, `cpu:gloo,cuda:gloo`."""
+    backends = group.backend.split(",") if group is not None else [""]
+    return all(backend and backend.rpartition(":")[2] in FOR_HOSTS for backend in backends)
 
 
 def _ended(log: LogColumns, rows: Ints, parked: Ints) -> Ints:

@@ -18,6 +18,7 @@ from typing import Any, Protocol
 
 import torch
 import torch.distributed as dist
+from torch._C import _distributed_c10d as c10d
 from torch._C._distributed_c10d import (  # type: ignore[attr-defined]
     PythonCallbackWork,
     _create_work_from_future,
@@ -31,6 +32,7 @@ from prismdbg.rank.c10d.caller import PYTHON_CALLERS, calling_file
 from prismdbg.rank.program.not_compiled import not_compiled
 
 _NO_TIMEOUT = timedelta(0)
+_SUCCESS = 0  # of `c10d::WorkResult`
 _bare_wait = dist.Work.__dict__["wait"]
 
 
@@ -209,7 +211,8 @@ def _settled(future: Any, completion: Completion, group: Any) -> Any:
 class UnwaitedWorks:
     """Keeps the Python halves of works alive until they are waited for. A program may drop a work that it never waits
     for: once the backend has completed it, each further call gives its tensors free. Whether C++ still holds a work is
-    not known, so only those that torch's Python functions asked for are ever given up."""
+    not known, so only those that torch's Python functions asked for are ever given up, and of these none that torch's
+    registry holds."""
 
     MANY = 64
 
@@ -220,7 +223,7 @@ class UnwaitedWorks:
         self._released: deque[Any] = deque(maxlen=self.MANY)
 
     def add(self, work: Any) -> None:
-        if not calling_file().endswith(PYTHON_CALLERS):
+        if not calling_file().endswith(PYTHON_CALLERS) or _is_registering():
             self._kept.add(work)
             return
         if not is_capturing():
@@ -229,6 +232,10 @@ class UnwaitedWorks:
 
     def discard(self, work: Any) -> None:
         self._kept.discard(work)
+        self._open.pop(work, None)
+
+    def discard_seen(self, work: Any) -> None:
+        """The program knows that it is complete; C++ may still wait for it."""
         self._open.pop(work, None)
 
     def _release_complete(self) -> None:
@@ -244,6 +251,11 @@ class UnwaitedWorks:
             else:
                 stay.append(work)
         self._open.update(dict.fromkeys(stay))
+
+
+def _is_registering() -> bool:
+    """Whether torch keeps each work by its tensors, for `wait_tensor` to wait for it later."""
+    return bool(getattr(c10d, "_allow_inflight_collective_as_graph_input", bool)())
 
 
 def _oldest(works: OrderedDict[Any, None]) -> tuple[Any, int]:
@@ -264,9 +276,36 @@ _OWN_REFERENCES = _oldest(OrderedDict.fromkeys([object()]))[1]  # Python 3.14 co
 _alive = UnwaitedWorks()
 
 
+def _result_of(inner: Any) -> int | None:
+    """The result of a complete work; None where the backend does not tell. NCCL has noted a failure by then, a success
+    perhaps not yet. `exception()` is not asked: it raises in torch 2.11, and newer versions print a warning."""
+    try:
+        result = inner.get_future_result()
+        return int(result.value()) if result.done() else _SUCCESS
+    except Exception:
+        return None
+
+
+def _failure_of(inner: Any) -> Exception | None:
+    """Why a complete work has failed, as far as the backend says so without being waited for."""
+    if _result_of(inner):
+        return error_of("DistBackendError", "the backend says that it failed", dist)
+    try:
+        future = inner.get_future()
+    except Exception:  # it has none
+        return None
+    try:
+        if future.done():
+            future.value()
+    except Exception as error:
+        return error
+    return None
+
+
 class BackendWork(dist.Work):  # type: ignore[misc]
     """The backend's own work. Its call ends where the program waits for it, takes its future, or sees that it is
-    complete. As reading what was received waits for the device, a poll does not read it."""
+    complete. As reading what was received waits for the device, a poll does not read it. Where it may have failed, a
+    poll leaves it open: `wait()` says why."""
 
     _source = -1
 
@@ -319,9 +358,9 @@ class BackendWork(dist.Work):  # type: ignore[misc]
         if self._inner is None or self._completion is None:
             return True
         completed = bool(self._inner.is_completed())
-        if completed:
+        if completed and _result_of(self._inner) == _SUCCESS:
             self._see(self._completion)
-            _alive.discard(self)
+            _alive.discard_seen(self)
         return completed
 
     def _see(self, completion: Completion) -> None:
@@ -329,10 +368,19 @@ class BackendWork(dist.Work):  # type: ignore[misc]
 
     def release(self) -> bool:
         """Lets the tensors of a complete work go. False where it is not complete."""
-        if not self.is_completed():
-            return False
+        if self._inner is not None and self._completion is not None:
+            if not self._inner.is_completed():
+                return False
+            self._end_dropped(self._completion)
         self._inner = self._completion = self._group = None
         return True
+
+    def _end_dropped(self, completion: Completion) -> None:
+        error = _failure_of(self._inner)
+        if error is None:
+            self._see(completion)
+        elif completion.rescue() is None:
+            completion.fail(error)
 
     @not_compiled
     def get_future(self) -> Any:
@@ -372,7 +420,8 @@ class AnySourceWork(BackendWork):
             self._end(completion)
 
     def _source_rank(self) -> int:
-        return self._source
+        """A poll may have left it to the backend."""
+        return self._source if self._source >= 0 or self._inner is None else int(self._inner._source_rank())
 
     source_rank = _source_rank
 

@@ -122,6 +122,12 @@ def test_what_is_received_is_kept_however_many_works_cpp_holds(first: Callable[.
     assert one.found == [] and one.received == [RECEIVED] * 100
 
 
+@pytest.mark.parametrize("kernels", ["native", "python"])
+def test_a_work_that_torch_registered_is_there_to_be_waited_for(first: Callable[..., First], kernels: str) -> None:
+    one = first("many_in_the_registry", kernels)
+    assert one.found == [] and len(one.calls) == 100
+
+
 @pytest.mark.parametrize(("kernels", "most"), [("native", 0), ("python", 2)])
 def test_works_that_the_program_never_waits_for_are_let_go(
     first: Callable[..., First], kernels: str, most: int

@@ -13,6 +13,7 @@ import rank
 import torch
 import torch.distributed as dist
 from rank import ARGUMENTS, FOLDER, RANK, WORLD
+from torch.distributed._functional_collectives import allow_inflight_collective_as_graph_input_ctx
 from torch.utils import backend_registration
 
 from prismdbg.jobs.injection import cache_dir
@@ -121,6 +122,20 @@ def many_functional() -> list[Any]:
         torch.ops._c10d_functional.all_reduce_(each, "sum", dist.group.WORLD.group_name)
     for each in there:
         torch.ops._c10d_functional.wait_tensor(each)
+    return recorder.in_flight()
+
+
+def many_in_the_registry() -> list[Any]:
+    """Of torch, which waits for what the program dropped, polled or not."""
+    fake_nccl.complete()
+    there = [tensor() for _ in range(100)]
+    with allow_inflight_collective_as_graph_input_ctx():
+        for place, each in enumerate(there):
+            work = dist.all_reduce(each, async_op=True)
+            assert place % 2 or work.is_completed()
+            del work
+        for each in there:
+            torch.ops._c10d_functional.wait_tensor(each)
     return recorder.in_flight()
 
 

@@ -14,13 +14,13 @@ from tests.bench.long_run import STEPS_PER_SEGMENT, LongRun
 from tests.tiny_log import TinyLog
 
 
-def arrivals(run: Path, device: str) -> list[tuple[int, int]]:
+def arrivals(run: Path, device: str, op: str = "allreduce_") -> list[tuple[int, int]]:
     """Of a call that rank 1 issues 1 ns later, as its second one."""
     for rank in (0, 1):
         log = TinyLog(run / "ranks" / str(rank), rank)
         if rank:
             log.issue(0, 1, group="1", seq=0)
-        log.complete(log.issue(0, 1 + rank, seq=0, device=device))
+        log.complete(log.issue(0, 1 + rank, seq=0, device=device, op=op))
     found = Arrivals(RunFolder(run)).of("group 0 #0", [0, 1])
     return [(each.rank, each.after_first_ns) for each in found]
 
@@ -31,6 +31,10 @@ def test_who_came_after_the_first(tmp_path: Path) -> None:
 
 def test_to_a_call_on_a_device_nobody_comes_when_it_is_issued(tmp_path: Path) -> None:
     assert arrivals(tmp_path, "cuda:0") == []
+
+
+def test_a_barrier_of_a_device_holds_the_host(tmp_path: Path) -> None:
+    assert arrivals(tmp_path, "cuda:0", "barrier") == [(0, 0), (1, 1)]
 
 
 def test_a_call_of_a_long_log_is_found_in_its_end_else_in_the_whole(

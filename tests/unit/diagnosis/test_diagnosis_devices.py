@@ -60,6 +60,9 @@ def ahead(on_device: bool, since: int = 0) -> Job:
     ("backend", "on_device", "late"),
     [
         ("gloo", False, 1),
+        ("gloo", True, 1),  # the program has named a device
+        ("cpu:gloo,cuda:gloo", True, 1),
+        ("", True, 0),
         ("mpi", False, 1),
         ("nccl", False, 0),
         ("hccl", False, 0),

@@ -32,7 +32,9 @@ def summary(waited_ms: Sequence[int], first: int = 0) -> Rows:
     return rows
 
 
-def evidence(folder: Path, rows: Sequence[Rows], device: str = "cpu", pair: Sequence[int] = ()) -> Evidence:
+def evidence(
+    folder: Path, rows: Sequence[Rows], device: str = "cpu", pair: Sequence[int] = (), op: str = "allreduce_"
+) -> Evidence:
     """Of ranks that have issued nothing else of interest since. pair: some of them are in a group of their own, too."""
     logs = {}
     for rank, of_rank in enumerate(rows):
@@ -40,7 +42,7 @@ def evidence(folder: Path, rows: Sequence[Rows], device: str = "cpu", pair: Sequ
         log.group("0", range(len(rows)), "default_pg")
         if rank in pair:
             log.group("1", pair)
-        log.complete(log.issue(1, 1, device=device))
+        log.complete(log.issue(1, 1, device=device, op=op))
         logs[rank] = rank_log(replace(read_columns(folder / str(rank)), summary=of_rank))
     return Evidence(logs=logs, world_size=len(rows))
 
@@ -69,6 +71,8 @@ def test_on_a_device_a_summary_has_no_waits(tmp_path: Path) -> None:
     rows = [summary([40] * 12), summary([41] * 12), summary([2] * 12)]
     assert find_earlier_waits(evidence(tmp_path / "host", rows)) != []
     assert find_earlier_waits(evidence(tmp_path / "device", rows, "cuda:0")) == []
+    barrier = evidence(tmp_path / "barrier", rows, "cuda:0", op="barrier")
+    assert find_earlier_waits(barrier) != [], "gloo's holds its host, whatever device the program names"
 
 
 def test_only_steps_that_all_ranks_have_count(tmp_path: Path) -> None:

@@ -34,15 +34,16 @@ std::optional<PinnedBuffer> PinnedMemory::take(size_t size_bytes, Deadline deadl
       return found;
     }
     total_bytes_ += wanted;
-    largest_bytes_ = std::max(largest_bytes_, wanted);
   }
   PinnedBuffer made{nullptr, wanted};
-  if (driver()->allocate_host(&made.data, wanted, kCuHostPortable) == kCuSuccess) {
-    return made;
-  }
+  const bool is_made = driver()->allocate_host(&made.data, wanted, kCuHostPortable) == kCuSuccess;
   const std::lock_guard<std::mutex> lock(mutex_);
-  total_bytes_ -= wanted;
-  return std::nullopt;
+  if (!is_made) {
+    total_bytes_ -= wanted;
+    return std::nullopt;
+  }
+  largest_bytes_ = std::max(largest_bytes_, wanted);
+  return made;
 }
 
 void PinnedMemory::give_back(const PinnedBuffer& buffer) {

@@ -8,17 +8,23 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
+from torch.distributed._functional_collectives import allow_inflight_collective_as_graph_input_ctx
 
+from prismdbg.model.collective import Failure
 from prismdbg.model.ops import OPS
 from prismdbg.rank.c10d import works
 from prismdbg.rank.c10d.works import AnySourceWork, BackendWork, Completion, UnwaitedWorks, finished
 
 
 class Inner:
-    """As in torch 2.11, whose binding cannot give an exception to Python."""
+    """As NCCL's in torch 2.11, whose binding cannot give an exception to Python. result: of `c10d::WorkResult`, None
+    where the backend does not tell."""
 
-    def __init__(self, *, is_broken: bool = False) -> None:
+    def __init__(self, *, is_broken: bool = False, result: int | None = 0, error: Exception | None = None) -> None:
         self.is_broken = is_broken
+        self._result = result
+        self._error = error
 
     def is_completed(self) -> bool:
         if self.is_broken:
@@ -28,7 +34,24 @@ class Inner:
     def exception(self) -> None:
         raise TypeError("Unregistered type : std::__exception_ptr::exception_ptr")
 
+    def get_future_result(self) -> Any:
+        if self._result is None:
+            raise RuntimeError("Work::getFutureResult not implemented.")
+        future: Any = torch.futures.Future()
+        future.set_result(self._result)
+        return future
+
+    def get_future(self) -> Any:
+        future: Any = torch.futures.Future()
+        if self._error is None:
+            future.set_result([])
+        else:
+            future.set_exception(self._error)
+        return future
+
     def wait(self, timeout: object) -> bool:
+        if self._error is not None:
+            raise self._error
         return True
 
     def _source_rank(self) -> int:
@@ -36,11 +59,17 @@ class Inner:
 
 
 class Recorder:
-    def __init__(self) -> None:
+    def __init__(self, *, rescues: bool = False) -> None:
         self.complete_ids: list[int] = []
+        self.failures: list[Failure | None] = []
+        self._rescues = rescues
 
-    def complete(self, call: Any, record_id: int, source: int, failure: object, at_ns: int | None) -> None:
+    def complete(self, call: Any, record_id: int, source: int, failure: Failure | None, at_ns: int | None) -> None:
         self.complete_ids.append(record_id)
+        self.failures.append(failure)
+
+    def rescue(self, call: object, record_id: int) -> bool:
+        return self._rescues
 
 
 def made(kind: type[BackendWork], inner: Inner, recorder: Any, record_id: int = 7, device: str = "cuda:0") -> Any:
@@ -63,6 +92,47 @@ def test_a_poll_asks_for_no_exception() -> None:
     received = made(AnySourceWork, Inner(), recorder, 8, "cpu")
     assert received.wait() and received.is_completed() and received.is_completed()
     assert received._source_rank() == 3 and recorder.complete_ids == [7, 8]
+
+
+FAILED = RuntimeError("Connection closed by peer")
+KNOWN_FAILED = pytest.param(2, id="the backend tells")
+UNKNOWN = pytest.param(None, id="the backend does not tell")
+
+
+@pytest.mark.parametrize("result", [KNOWN_FAILED, UNKNOWN])
+def test_a_failure_is_recorded_after_a_poll(result: int | None) -> None:
+    recorder = Recorder()
+    work = made(BackendWork, Inner(result=result, error=FAILED), recorder)
+    assert work.is_completed()
+    with pytest.raises(RuntimeError, match="closed by peer"):
+        work.wait()
+    assert recorder.failures == [Failure("RuntimeError", str(FAILED), False)]
+
+
+@pytest.mark.parametrize("result", [KNOWN_FAILED, UNKNOWN])
+def test_a_restored_work_is_rescued_after_a_poll(result: int | None) -> None:
+    recorder = Recorder(rescues=True)
+    work = made(BackendWork, Inner(result=result, error=FAILED), recorder)
+    assert work.is_completed() and work.wait() and work.is_completed()
+    assert recorder.complete_ids == []
+
+
+def test_a_work_of_which_it_is_not_known_whether_it_failed_ends_where_it_is_waited_for() -> None:
+    recorder = Recorder()
+    work = made(BackendWork, Inner(result=None), recorder)
+    assert work.is_completed() and recorder.complete_ids == []
+    assert work.wait() and recorder.failures == [None]
+
+
+@pytest.mark.usefixtures("alive")
+@pytest.mark.parametrize("is_polled", [False, True])
+def test_a_dropped_work_that_failed_is_recorded_so(is_polled: bool) -> None:
+    recorder = Recorder()
+    work = made(BackendWork, Inner(result=None, error=FAILED), recorder, 0)
+    assert not is_polled or work.is_completed()
+    del work
+    made(BackendWork, Inner(), recorder, 1)
+    assert recorder.complete_ids == [0] and recorder.failures == [Failure("RuntimeError", str(FAILED), False)]
 
 
 @pytest.mark.usefixtures("alive")
@@ -99,6 +169,24 @@ def test_works_that_cpp_asked_for_wait_for_it(alive: UnwaitedWorks, monkeypatch:
     for _ in range(alive.MANY + 2):
         made(BackendWork, Inner(), recorder)
     assert recorder.complete_ids == []
+
+
+def test_works_in_the_registry_of_torch_wait_for_it(alive: UnwaitedWorks) -> None:
+    recorder = Recorder()
+    with allow_inflight_collective_as_graph_input_ctx():
+        first = weakref.ref(made(BackendWork, Inner(), recorder))
+        for _ in range(alive.MANY + 2):
+            made(BackendWork, Inner(), recorder)
+    polled = first()
+    assert polled is not None and recorder.complete_ids == []
+    assert polled.is_completed()
+    del polled
+    gc.collect()
+    kept = first()
+    assert kept is not None and kept.wait()
+    del kept
+    gc.collect()
+    assert first() is None
 
 
 def test_a_work_that_was_let_go_and_one_of_a_replay_have_a_future() -> None:
