@@ -67,6 +67,12 @@ def mark_without_group(config: RankConfig) -> None:
         _write(config, {**json.loads(_own_mark(config).read_text()), "left_ticks": _now_ticks()})
 
 
+def mark_with_group(config: RankConfig, rank: int, world_size: int) -> None:
+    """This process has made a default process group. What is no rank so far stays none."""
+    if _own_mark(config).exists():
+        mark(config, rank, world_size)
+
+
 def rank_above(config: RankConfig, rank: int, world_size: int) -> int | None:
     """The rank that has started this process, itself or through others, as no rank."""
     above = ancestors()

@@ -47,6 +47,7 @@ def test_a_launcher_with_a_rank_in_its_environment_is_no_rank_when_it_raises(tmp
         ("fails", "after", (), ["0", "1"]),
         ("trains", "within", ("--ranks", "0"), ["0"]),
         ("evaluates", "within", (), ["0", "1"]),
+        ("evaluates", "again", ("--ranks", "0"), ["0"]),
     ],
 )
 def test_a_program_that_a_rank_starts_is_no_rank(

@@ -136,6 +136,7 @@ def test_a_rank_marks_itself(config: RankConfig, monkeypatch: pytest.MonkeyPatch
 
 def test_a_rank_may_destroy_its_groups_and_make_others(config: RankConfig) -> None:
     process_tree.mark_without_group(config)
+    process_tree.mark_with_group(config, 1, 2)
     assert not list(Path(config.socket_dir).iterdir()), "it was no rank"
     process_tree.mark(config, 1, 2)
     (mark,) = Path(config.socket_dir).iterdir()
@@ -143,8 +144,8 @@ def test_a_rank_may_destroy_its_groups_and_make_others(config: RankConfig) -> No
     process_tree.mark_without_group(config)
     left = json.loads(mark.read_text()).pop("left_ticks")
     assert own_start_ticks() <= left <= process_tree._now_ticks()
-    process_tree.mark(config, 1, 2)
-    assert json.loads(mark.read_text()) == had
+    process_tree.mark_with_group(config, 0, 1)
+    assert json.loads(mark.read_text()) == {**had, "rank": 0, "world_size": 1}
 
 
 def test_a_rank_without_a_folder_for_its_mark_goes_on(config: RankConfig) -> None:
