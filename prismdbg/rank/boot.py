@@ -79,7 +79,7 @@ def _record(config: RankConfig) -> None:
     recording.opened_files.install()
     recording.outcomes.install()
     recorder.on_group(recording.on_group)
-    worlds.follow(recording.new_world)
+    worlds.follow(recording.new_world, recording.made_world)
     BackwardPass(recorder.backward).install()
     recorder.mode(1)
     unknown_ops.install(unknown)

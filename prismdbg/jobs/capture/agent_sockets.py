@@ -15,12 +15,14 @@ from pathlib import Path
 from prismdbg.errors import FacilityError, RankLost, UsageError
 from prismdbg.jobs.capture.rank_lock import alone_with_rank
 from prismdbg.jobs.storage.own_folder import own_folder, own_folders
+from prismdbg.jobs.storage.ranks_alive import process_with
 from prismdbg.settings.process_stat import start_ticks
 
 HOMES = (Path("/run"), Path("/tmp"))  # the first one that its user may write to holds the folders
 KEPT_S = 3600.0  # where it cannot be known whether the maker lives
 _UNKNOWN = "unknown"
-_LEFT = ("*.lock", "*.opened*", "*.rank", "*.tmp")  # by ranks, beside their sockets
+_CONFIG = "config"
+_LEFT = (_CONFIG, "*.lock", "*.opened*", "*.rank", "*.tmp")  # mostly by ranks, beside their sockets
 
 
 def make_socket_dir() -> Path:
@@ -38,6 +40,12 @@ def make_socket_dir() -> Path:
     return folder
 
 
+def keep_for(config: Path, folder: Path) -> None:
+    """From now on `folder` outlives its maker while a process runs that was started with this configuration."""
+    with contextlib.suppress(OSError):
+        (folder / _CONFIG).write_text(str(config))
+
+
 def remove_dead_sockets() -> None:
     """What supervisors of this user that were killed have left. Whatever cannot be removed stays."""
     for base in (base for home in HOMES for base in own_folders(home, _name())):
@@ -50,7 +58,7 @@ def _name() -> str:
 
 
 def remove_dead(base: Path) -> None:
-    """Folders in which no agent answers and whose maker is gone, or made them long ago.
+    """Folders in which no agent answers, whose job has ended, and whose maker is gone, or made them long ago.
 
     Ranks outlive a supervisor that is killed, and one that begins afterwards makes its folder again: only what was
     seen to be dead goes.
@@ -58,7 +66,7 @@ def remove_dead(base: Path) -> None:
     for folder in base.iterdir():
         with contextlib.suppress(OSError):
             sockets = list(folder.glob("*.sock"))
-            if _is_abandoned(folder) and not any(map(answers, sockets)):
+            if _is_abandoned(folder) and not any(map(answers, sockets)) and not _has_job(folder):
                 for path in (*sockets, *(file for ours in _LEFT for file in folder.glob(ours))):
                     path.unlink(missing_ok=True)
                 folder.rmdir()
@@ -69,6 +77,15 @@ def _is_abandoned(folder: Path) -> bool:
         case [here, pid, ticks, _] if here == _here() != _UNKNOWN and pid.isdecimal():
             return str(start_ticks(int(pid))) != ticks
     return time.time() - folder.stat().st_mtime > KEPT_S
+
+
+def _has_job(folder: Path) -> bool:
+    """Whether a process of it runs: it may not have become a rank yet."""
+    try:
+        config = (folder / _CONFIG).read_text()
+    except OSError:
+        return False
+    return process_with(Path(config)) is not None
 
 
 def _here() -> str:

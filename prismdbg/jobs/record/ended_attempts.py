@@ -6,6 +6,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -43,9 +44,16 @@ class _Start:
     def restarts(self, earlier: _Start) -> bool:
         if not self.job or self.job != earlier.job:
             return False
-        if self.agent and self.agent == earlier.agent and self.worker != earlier.worker:
+        if self._is_of_the_agent_of(earlier):
             return _began(self.worker) > _began(earlier.worker)
         return self.count > earlier.count  # also of a torchrun below a worker of another one
+
+    def is_counted_after(self, earlier: _Start) -> bool:
+        """By the same torchrun: whatever became of this rank, another one has failed."""
+        return self._is_of_the_agent_of(earlier) and self.restarts(earlier) and self.count > earlier.count
+
+    def _is_of_the_agent_of(self, earlier: _Start) -> bool:
+        return bool(self.agent) and self.agent == earlier.agent and self.worker != earlier.worker
 
 
 def _exit_code(folder: Path) -> int | None:
@@ -96,11 +104,16 @@ class EndedAttempts:
 
     def _restarts_of(self, folder: Path, attempts: Iterable[Path], ended: set[str]) -> int:
         """By its launcher. Jobs that a script starts one after the other, or beside each other, have the same ranks; so
-        have those that one process launches (`elastic_launch`). What ended well is not restarted."""
+        have those that one process launches (`elastic_launch`). What ended well is restarted only with others, which is
+        counted."""
         start = self._start(folder)
         restarts = [other for other in attempts if self._start(other).restarts(start)]
         chain = [folder, *sorted(restarts, key=lambda one: attempt_of(one.name))]
-        ends = (number for number, one in enumerate(chain) if self._has_ended_well(one, ended))
+        ends = (
+            number
+            for number, (one, later) in enumerate(pairwise(chain))
+            if self._has_ended_well(one, ended) and not self._start(later).is_counted_after(self._start(one))
+        )
         return next(ends, len(restarts))
 
     def _has_ended_well(self, folder: Path, ended: set[str]) -> bool:

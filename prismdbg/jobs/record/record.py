@@ -13,7 +13,7 @@ from pathlib import Path
 
 from prismdbg.capsule.secrets import own_rules
 from prismdbg.errors import PrismError, UsageError
-from prismdbg.jobs.capture.agent_sockets import make_socket_dir
+from prismdbg.jobs.capture.agent_sockets import keep_for, make_socket_dir
 from prismdbg.jobs.capture.capture import Say
 from prismdbg.jobs.injection import cache_dir, job_environment, make_inject_folder
 from prismdbg.jobs.record.log_retention import PINNED
@@ -96,6 +96,7 @@ def record(request: RecordRequest, say: Say) -> int:
 def _record_alone(request: RecordRequest, run: RunFolder, was_there: bool, say: Say) -> int:
     environment = _environment(request, run.inject, run.config)
     sockets = RankConfig.load(run.config).socket_dir
+    keep_for(run.config, Path(sockets))
     try:
         job = subprocess.Popen(request.command, env=environment)
     except OSError as error:
@@ -188,6 +189,7 @@ def _environment_among_others(request: RecordRequest, member: Member, sockets: P
             supervisor=this_process(),
         )
         own.save(node.config)
+        keep_for(node.config, sockets)
     except OSError as error:
         raise cannot_be_made(request.output, error) from error
     return _environment(request, run.inject, node.config)

@@ -14,6 +14,7 @@ from torch.distributed import distributed_c10d as c10d
 
 from prismdbg.rank.program.not_compiled import not_compiled
 
+_MAKES_IT = "_update_default_pg"  # torch's own modules hold `init_process_group` itself
 _ENDS_IT = ("destroy_process_group", "_abort_process_group")  # the world, where no group is given
 
 _suffix = ""
@@ -31,8 +32,10 @@ def torch_name(name: str) -> str:
     return name.removesuffix(_suffix) if _suffix else name
 
 
-def follow(begun: Callable[[str], None] = lambda _: None) -> None:
-    """`begun`: is told what names end with from here on."""
+def follow(begun: Callable[[str], None] = lambda _: None, made: Callable[[], None] = lambda: None) -> None:
+    """`begun`: is told what names end with from here on. made: is called when there is a default process group."""
+    if (original := getattr(c10d, _MAKES_IT, None)) is not None:
+        setattr(c10d, _MAKES_IT, _telling(original, made))
     for name in _ENDS_IT:
         original = getattr(c10d, name, None)
         if original is not None:
@@ -40,6 +43,18 @@ def follow(begun: Callable[[str], None] = lambda _: None) -> None:
             for module in (dist, c10d):
                 if getattr(module, name, None) is original:
                     setattr(module, name, followed)
+
+
+def _telling(original: Callable[..., Any], made: Callable[[], None]) -> Callable[..., Any]:
+    @not_compiled
+    @functools.wraps(original)
+    def telling(*args: Any, **named: Any) -> Any:
+        answer = original(*args, **named)
+        if dist.is_initialized():
+            made()
+        return answer
+
+    return telling
 
 
 def _followed(original: Callable[..., Any], begun: Callable[[str], None]) -> Callable[..., Any]:

@@ -20,6 +20,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import torch.distributed as dist
+from torch.distributed import distributed_c10d as c10d
+
 from prismdbg.rank.recording.own_process import own_start_ticks
 from prismdbg.settings.process_stat import fields_of, start_ticks
 from prismdbg.settings.rank_config import RankConfig
@@ -54,7 +57,7 @@ def launch(above: list[Process]) -> dict[str, Process]:
 
 def mark(config: RankConfig, rank: int, world_size: int) -> None:
     """Tells the processes above and below that this one is a rank."""
-    job = {"world_size": world_size, "place": _meeting_place()}
+    job = {"world_size": world_size, "place": _meeting_place(), "given_place": _given_place()}
     _write(config, {"rank": rank, **job, "process": _this(), "ancestors": ancestors()})
 
 
@@ -62,6 +65,12 @@ def mark_without_group(config: RankConfig) -> None:
     """This process has destroyed its process groups: what it starts from now on has a job of its own."""
     with contextlib.suppress(OSError, ValueError):
         _write(config, {**json.loads(_own_mark(config).read_text()), "left_ticks": _now_ticks()})
+
+
+def mark_with_group(config: RankConfig, rank: int, world_size: int) -> None:
+    """This process has made a default process group. What is no rank so far stays none."""
+    if _own_mark(config).exists():
+        mark(config, rank, world_size)
 
 
 def rank_above(config: RankConfig, rank: int, world_size: int) -> int | None:
@@ -75,10 +84,19 @@ def rank_above(config: RankConfig, rank: int, world_size: int) -> int | None:
 
 def _starts_ranks(one: Mapping[str, Any], rank: int, world_size: int) -> bool:
     """Whether this process, below that rank, is a rank, too: of a larger job, for a program may train alone before it
-    starts one; of the same job; or of one that comes after it, as a training after a test of the network."""
-    is_of_its_job = (one["world_size"], one["place"]) == (world_size, _meeting_place()) and one["rank"] != rank
+    starts one; or, with a process group as large, of the same job, or of one that comes after it, as a training after a
+    test of the network."""
+    its_size: int = one["world_size"]
+    if world_size != its_size or not dist.is_initialized():
+        return world_size > its_size
     left_ticks: int = one.get("left_ticks", sys.maxsize)
-    return world_size > one["world_size"] or is_of_its_job or own_start_ticks() >= left_ticks
+    return own_start_ticks() >= left_ticks or _is_of_its_job(one, rank)
+
+
+def _is_of_its_job(one: Mapping[str, Any], rank: int) -> bool:
+    """Helpers inherit the variables, so these count only where that rank had no group of which a place is known."""
+    place = _meeting_place() if one["place"] else _given_place()
+    return bool(place and place == (one["place"] or one["given_place"]) and rank != one["rank"])
 
 
 def has_ranks_below(config: RankConfig) -> bool:
@@ -100,8 +118,21 @@ def _now_ticks() -> int:
     return time.clock_gettime_ns(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK") // 1_000_000_000
 
 
+def _given_place() -> str:
+    """Empty where no variable says it."""
+    host, port = (os.environ.get(name, "") for name in ("MASTER_ADDR", "MASTER_PORT"))
+    return f"{host}:{port}" if port else ""
+
+
 def _meeting_place() -> str:
-    return f"{os.environ.get('MASTER_ADDR', '')}:{os.environ.get('MASTER_PORT', '')}"
+    """Of the default process group: address or path of its store. Empty where there is none, or no other process could
+    come there."""
+    store = c10d._get_default_store() if dist.is_initialized() else None
+    while isinstance(store, dist.PrefixStore):
+        store = store.underlying_store
+    if isinstance(store, dist.TCPStore):
+        return f"{store.host}:{store.port}"
+    return str(store.path) if isinstance(store, dist.FileStore) else ""
 
 
 def _this() -> Process:

@@ -77,7 +77,7 @@ class Recording:
         self.outcomes = Outcomes()
         self.clock_reads = clock_reads.READS
         self.memory = MemoryFromStart(config, own_start_ticks()) if config.memory else None
-        self._opening = self._is_without_group = False
+        self._opening = False
         self._publishing = threading.Lock()  # either the log is open, or the program goes on without
 
     @property
@@ -255,7 +255,6 @@ class Recording:
         """Before the first record of a group: opens the log, then says who is in the group."""
         try:
             if self.ensure_open():
-                self._mark_with_group()
                 self.recorder.append(Kind.GROUP, json_text.dump(describe_group(group)).encode())
         except Exception as error:
             if is_for_the_program(error):
@@ -265,17 +264,18 @@ class Recording:
     def new_world(self, suffix: str) -> None:
         """All process groups are destroyed. Names of later ones end with `suffix` (`c10d/worlds.py`)."""
         self.recorder.new_world(suffix)
-        self._is_without_group = True
+        self._tell(process_tree.mark_without_group)
+
+    def made_world(self) -> None:
+        """A rank that is not recorded issues nothing that is seen here, but starts other processes, too."""
+        self._tell(lambda config: process_tree.mark_with_group(config, _rank_number(), _world_size()))
+
+    def _tell(self, mark: Callable[[RankConfig], None]) -> None:
         try:
-            process_tree.mark_without_group(self.config)
+            mark(self.config)
         except Exception as error:  # who is below this rank concerns nothing of its own log
             if is_for_the_program(error):
                 raise
-
-    def _mark_with_group(self) -> None:
-        if self._is_without_group:
-            self._is_without_group = False
-            process_tree.mark(self.config, self.rank, _world_size())
 
     def on_step(self, step: int, source: StepSource) -> None:
         try:

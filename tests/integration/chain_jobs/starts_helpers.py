@@ -1,10 +1,16 @@
-"""Each rank starts a program of its own, which imports torch, perhaps trains something in a group of its own, and
-fails. Rank 1 then raises. Argument: `fails` or `trains`."""
+"""Each rank starts programs of its own, which import torch, perhaps train or evaluate something in a group of their
+own, and fail. Rank 1 then raises.
+
+Arguments: a folder for files by which processes find each other; `fails`, `trains` or `evaluates`, which are two; and
+when: `within` the group, `after` it was destroyed, or `again`, in a group that is made after another was destroyed.
+"""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import torch
 import torch.distributed as dist
@@ -19,23 +25,44 @@ weight.sum().backward()
 dist.all_reduce(weight.grad)
 torch.optim.SGD([weight], lr=0.1).step()
 """
-HELPER = {"fails": FAILS, "trains": TRAINS + FAILS}[sys.argv[1]]
+EVALUATES = """
+import sys
+import torch
+import torch.distributed as dist
+store = dist.FileStore(sys.argv[1], 2)
+dist.init_process_group("gloo", store=store, rank=int(sys.argv[2]), world_size=2)
+dist.all_reduce(torch.ones(1))
+store.set(sys.argv[2], "has communicated")
+store.wait(["0", "1"])
+"""
+HELPERS = {"fails": [FAILS], "trains": [TRAINS + FAILS], "evaluates": [EVALUATES + FAILS] * 2}
 
 
-def main() -> None:
-    dist.init_process_group("gloo")
+def main(folder: Path, helper: str, when: str) -> None:
+    rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    if when == "again":
+        dist.init_process_group("gloo", init_method=f"file://{folder}/first", rank=rank, world_size=size)
+        dist.all_reduce(torch.ones(1))
+        dist.destroy_process_group()
+    dist.init_process_group("gloo", init_method=f"file://{folder}/job", rank=rank, world_size=size)
     model = torch.nn.Linear(4, 2)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    for step in range(4):
+    for _ in range(3):
         model(torch.ones(3, 4)).sum().backward()
         for parameter in model.parameters():
             dist.all_reduce(parameter.grad)
         optimizer.step()
-        if step == 2:
-            assert subprocess.run([sys.executable, "-c", HELPER], check=False).returncode == 1
-        if step == 3 and dist.get_rank() == 1:
-            raise RuntimeError("the training fails")
-    dist.destroy_process_group()
+    if when == "after":
+        dist.destroy_process_group()
+    helpers = [
+        subprocess.Popen([sys.executable, "-c", code, str(folder / f"below {rank}"), str(number)])
+        for number, code in enumerate(HELPERS[helper])
+    ]
+    assert all(one.wait() == 1 for one in helpers)
+    if rank == 1:
+        raise RuntimeError("the training fails")
+    if when != "after":
+        dist.destroy_process_group()
 
 
-main()
+main(Path(sys.argv[1]), *sys.argv[2:])

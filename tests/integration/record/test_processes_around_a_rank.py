@@ -41,15 +41,25 @@ def test_a_launcher_with_a_rank_in_its_environment_is_no_rank_when_it_raises(tmp
 
 
 @pytest.mark.parametrize(
-    ("helper", "options", "recorded"), [("fails", (), ["0", "1"]), ("trains", ("--ranks", "0"), ["0"])]
+    ("helper", "when", "options", "recorded"),
+    [
+        ("fails", "within", (), ["0", "1"]),
+        ("fails", "after", (), ["0", "1"]),
+        ("trains", "within", ("--ranks", "0"), ["0"]),
+        ("evaluates", "within", (), ["0", "1"]),
+        ("evaluates", "again", ("--ranks", "0"), ["0"]),
+    ],
 )
 def test_a_program_that_a_rank_starts_is_no_rank(
-    helper: str, options: tuple[str, ...], recorded: list[str], tmp_path: Path
+    helper: str, when: str, options: tuple[str, ...], recorded: list[str], tmp_path: Path
 ) -> None:
-    """Neither when it raises, nor when it trains as rank 0 of its own and only that rank is to be recorded."""
-    with recording(forked(PARTS / "starts_helpers.py", helper, ranks=2), tmp_path, *options) as job:
+    """Neither when it raises, nor when it trains as rank 0 of its own and only that rank is to be recorded, nor when it
+    is as large as the job."""
+    command = forked(PARTS / "starts_helpers.py", tmp_path, helper, when, ranks=2)
+    with recording(command, tmp_path, *options) as job:
         ended = job.end()
-        assert ended.output.count("ValueError: the helper fails") == 2, ended.output[-3000:]
+        helpers = 4 if helper == "evaluates" else 2
+        assert ended.output.count("ValueError: the helper fails") == helpers, ended.output[-3000:]
         assert [folder.name for folder in job.run.rank_folders()] == recorded
         texts = {incident["text"] for incident in job.supervisor["incidents"]}
         assert texts == ({"RuntimeError: the training fails"} if "1" in recorded else set()), texts

@@ -186,6 +186,18 @@ def test_restarts_end_with_an_attempt_that_ends_well(tmp_path: Path, job: subpro
     assert [kept_of(run, name) for name in names] == [set(), KEPT, KEPT, set(), KEPT, KEPT]
 
 
+def test_a_worker_that_ends_well_is_restarted_when_another_one_fails(
+    tmp_path: Path, job: subprocess.Popen[bytes]
+) -> None:
+    """It had finished, or saves and exits with 0 when torchrun sends SIGTERM. A later launch counts from 0."""
+    run = RunFolder(tmp_path)
+    watch = supervisor(run, job)
+    names = [attempt(run, number, agent=1, worker=2 + number, code=0) for number in range(4)]
+    names += [attempt(run, number, restarted=False, agent=1, worker=2 + number, code=0) for number in range(4, 7)]
+    look(watch)
+    assert [kept_of(run, name) for name in names] == [set(), set(), *[KEPT] * 5]
+
+
 def test_restarts_that_a_torchrun_below_torchrun_counts(tmp_path: Path, job: subprocess.Popen[bytes]) -> None:
     """Its ranks have the agent and the worker of the outer one."""
     run = RunFolder(tmp_path)

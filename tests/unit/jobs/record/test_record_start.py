@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -16,10 +14,12 @@ from waiting import wait_for
 
 from prismdbg.cli import main
 from prismdbg.cli.exit_codes import ExitCode
+from prismdbg.jobs.capture import agent_sockets
 from prismdbg.jobs.record import record
 from prismdbg.jobs.record.nodes import publisher
 from prismdbg.jobs.record.record import RecordRequest
 from prismdbg.jobs.record.supervisor import Policy
+from prismdbg.jobs.storage.ranks_alive import process_with
 from prismdbg.settings.rank_config import RankConfig
 
 
@@ -119,15 +119,18 @@ def test_where_ranks_tell_of_each_other_is_kept_while_a_process_of_the_job_runs(
     (tmp_path / "local").mkdir()
     run, told = tmp_path / "run", tmp_path / "pid"
     own = str(tmp_path / local) if local else ""
+    monkeypatch.setattr(agent_sockets, "HOMES", (tmp_path,))
     command = (sys.executable, "-c", program, str(told))
     try:
         assert record.record(RecordRequest(output=run, command=command, local=own, policy=Policy()), print) == 0
-        folders = [
-            Path(RankConfig.load(path).socket_dir)
-            for path in run.glob("nodes/*/config.json" if local else "config.json")
-        ]
-        assert [folder.exists() for folder in folders] == [program == LEAVES_A_PROCESS]
+        monkeypatch.setattr(agent_sockets, "start_ticks", lambda _: 0)  # `record` has ended
+        agent_sockets.remove_dead_sockets()
+        (config,) = run.glob("nodes/*/config.json" if local else "config.json")
+        sockets = Path(RankConfig.load(config).socket_dir)
+        assert sockets.exists() == (program == LEAVES_A_PROCESS)
     finally:
         if told.exists():
-            os.kill(int(told.read_text()), signal.SIGKILL)
-    shutil.rmtree(folders[0], ignore_errors=True)
+            psutil.Process(int(told.read_text())).kill()
+    wait_for(lambda: process_with(config) is None, 60, "the process to be gone")
+    agent_sockets.remove_dead_sockets()
+    assert not sockets.exists()

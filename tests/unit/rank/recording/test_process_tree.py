@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch.distributed as dist
 
 from prismdbg.rank.recording import process_tree
 from prismdbg.rank.recording.own_process import own_start_ticks
 from prismdbg.settings.process_stat import start_ticks
 from prismdbg.settings.rank_config import Mode, RankConfig
 
-PLACE = "localhost:29500"
+GIVEN = "localhost:29500"
+HERE = "where this process has its group"
 PARENT = [os.getppid(), start_ticks(os.getppid())]
 
 
@@ -26,10 +29,20 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RankConfig:
     return RankConfig(mode=Mode.RECORD, run="/no/such/server", socket_dir=str(tmp_path))
 
 
+@pytest.fixture
+def group_at(tmp_path: Path) -> Iterator[str]:
+    """Where this process has a group."""
+    store = dist.FileStore(str(tmp_path / "met"), 1)
+    dist.init_process_group("gloo", store=store, rank=0, world_size=1)
+    yield store.path
+    dist.destroy_process_group()
+
+
 def marked(config: RankConfig, pid: int, namespace: int | None = None, **about: object) -> Path:
     """The mark of rank 1 of two, which is this process's parent."""
     path = Path(config.socket_dir) / f"{pid}-{namespace or process_tree._namespace()}.rank"
-    facts = {"rank": 1, "world_size": 2, "place": PLACE, "process": PARENT, "ancestors": [], **about}
+    facts = {"rank": 1, "world_size": 2, "place": "", "given_place": GIVEN, "process": PARENT, "ancestors": []}
+    facts |= about
     path.write_text(json.dumps(facts))
     return path
 
@@ -46,17 +59,56 @@ def test_the_parent_is_the_first_of_those_above() -> None:
         ({}, 0, 4, None),  # it trained something alone, and then starts a job
         ({"process": [os.getppid(), 1]}, 1, 2, None),
         ({"namespace": 1}, 1, 2, None),
-        ({}, 0, 2, None),  # a rank of the same job: its launcher becomes a rank itself
-        ({"place": "localhost:29501"}, 0, 2, 1),
-        ({"world_size": 4}, 0, 2, 1),
-        ({"left_ticks": own_start_ticks()}, 1, 2, None),  # it had destroyed its groups
-        ({"left_ticks": own_start_ticks() + 1}, 1, 2, 1),  # it still had them then
+        ({}, 0, 2, 1),
+        ({"left_ticks": own_start_ticks()}, 1, 2, 1),
     ],
 )
 def test_a_rank_above(about: dict[str, Any], rank: int, world_size: int, above: int | None, config: RankConfig) -> None:
     marked(config, 4, process=[os.getpid(), start_ticks(os.getpid())])
     marked(config, 5, **about)
     assert process_tree.rank_above(config, rank, world_size) == above
+
+
+@pytest.mark.parametrize(
+    ("about", "rank", "world_size", "above"),
+    [
+        ({"place": HERE}, 0, 2, None),  # a rank of the same job: its launcher becomes a rank itself
+        ({"place": HERE}, 1, 2, 1),
+        ({"place": HERE, "world_size": 4}, 0, 2, 1),
+        ({"place": GIVEN}, 0, 2, 1),  # a helper of it inherits this
+        ({}, 0, 2, None),  # that rank had no group yet
+        ({"given_place": "localhost:29501"}, 0, 2, 1),
+        ({"left_ticks": own_start_ticks()}, 1, 2, None),  # it had destroyed its groups
+        ({"left_ticks": own_start_ticks()}, 0, 1, 1),
+        ({"left_ticks": own_start_ticks() + 1}, 1, 2, 1),  # it still had them then
+    ],
+)
+def test_a_rank_above_one_with_a_group(
+    about: dict[str, Any], rank: int, world_size: int, above: int | None, config: RankConfig, group_at: str
+) -> None:
+    marked(config, 5, **{**about, "place": group_at if about.get("place") == HERE else about.get("place", "")})
+    assert process_tree.rank_above(config, rank, world_size) == above
+
+
+def test_where_no_variable_names_a_place_it_is_not_the_same(
+    config: RankConfig, group_at: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in jobs of Slurm."""
+    monkeypatch.delenv("MASTER_ADDR")
+    monkeypatch.delenv("MASTER_PORT")
+    process_tree.mark(config, 1, 2)
+    (mark,) = Path(config.socket_dir).glob("*.rank")
+    assert json.loads(mark.read_text())["place"] == group_at
+    mark.unlink()
+    marked(config, 5, given_place="")
+    assert process_tree.rank_above(config, 0, 2) == 1
+
+
+def test_ranks_meet_at_the_address_of_their_store() -> None:
+    store = dist.TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
+    dist.init_process_group("gloo", store=store, rank=0, world_size=1)
+    assert process_tree._meeting_place() == f"localhost:{store.port}"
+    dist.destroy_process_group()
 
 
 def test_what_cannot_be_read_is_no_rank(config: RankConfig) -> None:
@@ -84,6 +136,7 @@ def test_a_rank_marks_itself(config: RankConfig, monkeypatch: pytest.MonkeyPatch
 
 def test_a_rank_may_destroy_its_groups_and_make_others(config: RankConfig) -> None:
     process_tree.mark_without_group(config)
+    process_tree.mark_with_group(config, 1, 2)
     assert not list(Path(config.socket_dir).iterdir()), "it was no rank"
     process_tree.mark(config, 1, 2)
     (mark,) = Path(config.socket_dir).iterdir()
@@ -91,8 +144,8 @@ def test_a_rank_may_destroy_its_groups_and_make_others(config: RankConfig) -> No
     process_tree.mark_without_group(config)
     left = json.loads(mark.read_text()).pop("left_ticks")
     assert own_start_ticks() <= left <= process_tree._now_ticks()
-    process_tree.mark(config, 1, 2)
-    assert json.loads(mark.read_text()) == had
+    process_tree.mark_with_group(config, 0, 1)
+    assert json.loads(mark.read_text()) == {**had, "rank": 0, "world_size": 1}
 
 
 def test_a_rank_without_a_folder_for_its_mark_goes_on(config: RankConfig) -> None:
