@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 import torch
 import torch.distributed as dist
-import uncompiled  # noqa: F401
 from data import Excerpts
 from model import GPT, GPTConfig
 from prismdbg_hooks import restore_point
