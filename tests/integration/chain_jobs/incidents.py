@@ -12,7 +12,6 @@ import time
 
 import torch
 import torch.distributed as dist
-import uncompiled  # noqa: F401
 from torch.nn.parallel import DistributedDataParallel
 
 STEPS, AT, RANK = 20, int(os.environ.get("GOES_WRONG_AT", "15")), 1

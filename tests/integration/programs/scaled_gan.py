@@ -12,7 +12,6 @@ import time
 
 import torch
 import torch.distributed as dist
-import uncompiled  # noqa: F401
 from torch.nn.parallel import DistributedDataParallel
 
 STEPS, OVERFLOWS = 12, 6

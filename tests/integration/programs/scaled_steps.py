@@ -12,7 +12,6 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-import uncompiled  # noqa: F401
 from torch.nn.parallel import DistributedDataParallel
 
 STEPS, MICRO_BATCHES = 4, 2

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
-import uncompiled  # noqa: F401
 from prismdbg_hooks import restore_point
 from torch.nn.parallel import DistributedDataParallel
 
