@@ -18,6 +18,8 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "integration" / "programs"))
 import uncompiled  # noqa: F401
 
 STEPS = 20

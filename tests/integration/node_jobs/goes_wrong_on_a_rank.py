@@ -2,11 +2,14 @@
 
 import sys
 import time
+from pathlib import Path
 
 import torch
 import torch.distributed as dist
-import uncompiled  # noqa: F401
 from torch.nn.parallel import DistributedDataParallel
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "programs"))
+import uncompiled  # noqa: F401
 
 STEPS, AT = 8, 5
 HOW, WHICH = sys.argv[1], int(sys.argv[2])

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "programs"))
 import uncompiled  # noqa: F401
 
 FOLDER = Path(sys.argv[1])
