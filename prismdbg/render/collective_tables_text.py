@@ -8,7 +8,6 @@ from typing import Any
 
 from prismdbg.render import console
 from prismdbg.render.calibration_text import tier_lines, tier_values
-from prismdbg.simulate import quantities
 from prismdbg.simulate.cluster.collective_tables import Table, Tabulated
 
 _HEADER = ("operation", "layout", "sizes", "from", "to", "points", "median", "largest", "formula")
@@ -47,7 +46,7 @@ def values(found: Tabulated) -> dict[str, Any]:
 
 
 def _row(table: Table) -> tuple[str, ...]:
-    first, last = (quantities.say_size(table.curve.sizes_bytes[at]) for at in (0, -1))
+    first, last = (console.size(table.curve.sizes_bytes[at]) for at in (0, -1))
     about = (f"{value(list(map(abs, table.errors))):.1%}" if table.errors else "-" for value in (median, max))
     formula = f"{median(map(abs, table.formula_errors)):.1%}"
     layout = f"{table.where.nodes}x{table.where.local}"
