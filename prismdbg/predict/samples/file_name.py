@@ -61,10 +61,11 @@ class FileName:
             )
 
     def check_with(self, other: FileName) -> None:
-        """UsageError where one of both is of another GPU or, of two operators, of another precision."""
-        is_operator = self.operator in OPERATORS and other.operator in OPERATORS
-        pairs = [(self.gpu, other.gpu), *([(self.precision, other.precision)] if is_operator else [])]
-        for mine, theirs in pairs:
+        """UsageError where two operators are of different GPUs or precisions. What precedes the name of a collective
+        may be no GPU, and its times are not used beside those of operators."""
+        if self.operator not in OPERATORS or other.operator not in OPERATORS:
+            return
+        for mine, theirs in ((self.gpu, other.gpu), (self.precision, other.precision)):
             if mine and theirs and mine != theirs:
                 raise UsageError(
                     f"{self.path} is of {mine}, {other.path} of {theirs}", hint="put them into folders of their own"
