@@ -39,6 +39,7 @@ settings.load_profile("prismdbg")
 ROOT = Path(__file__).resolve().parent.parent
 
 
+_KEPT_IMAGES = 6
 _KEEPS_NO_BYTECODE = sys.dont_write_bytecode  # as the environment says
 BUILT = ("criu", "native", "starter-python")  # in the cache, by `prismdbg setup` and the first replay
 
@@ -101,12 +102,20 @@ def _copied_once(source: str, target: str) -> str:
 
 
 def pytest_unconfigure() -> None:
-    """A worker's engine ends with the worker."""
+    """A worker's engine ends with the worker. Each checkout has images of its own, of about 850 MB: those of checkouts
+    that are long gone would fill the disk."""
     if "PYTEST_XDIST_WORKER" in os.environ:
         from prismdbg.jobs.injection import cache_dir
         from prismdbg.runtime.docker.daemon import Daemon
+        from prismdbg.runtime.docker.engine import engine
+        from prismdbg.runtime.docker.image import stored_environments
 
-        Daemon(cache_dir()).stop()
+        daemon = Daemon(cache_dir())
+        if daemon.running_pid() is not None:
+            with engine(daemon) as docker:
+                for image in stored_environments(docker)[:-_KEPT_IMAGES]:
+                    docker.remove_unused_image(image.tag)
+        daemon.stop()
 
 
 def pytest_collectstart() -> None:

@@ -18,8 +18,10 @@ from chain import PARTS, Recording, prismdbg, recording
 from jobs import EXAMPLES, ROOT, forked
 
 from prismdbg.capsule.stacks import FROM_AGENT, FROM_OUTSIDE
+from prismdbg.diagnosis.evidence import parks
 from prismdbg.jobs.storage.kept_stacks import last_stacks
 from prismdbg.jobs.storage.run_folder import read_json
+from prismdbg.log.columns import read_columns
 
 pytestmark = pytest.mark.job
 
@@ -134,8 +136,20 @@ def test_of_a_healthy_job_nothing_is_said(tmp_path: Path) -> None:
         job.wait_for(lambda: len(job.supervisor.get("checkpoints", [])) >= 4, 180, "checkpoints")
         job.stop()
     assert job.supervisor["interrupted"]["signal"] == signal.SIGINT
+    found = verdicts(job.run.path)
+    assert {verdict["kind"] for verdict in found} <= {"delay", "straggler"}  # a busy machine may keep one rank late
+    held_ns = [
+        until_ns - since_ns
+        for folder in job.run.rank_folders()
+        for since_ns, until_ns in parks(read_columns(folder))
+        if until_ns is not None
+    ]
+    assert held_ns
+    for verdict in found:  # if the waits for images counted, it would be late by as much
+        late_ns = verdict.get("lateness_ns") or verdict["waited_ns"] / verdict["times"]
+        assert late_ns < min(held_ns), (verdict, held_ns)
     said = prismdbg("why", job.run.path)
-    assert said.out.startswith("no problem found in "), said.out
+    assert found or said.out.startswith("no problem found in "), said.out
 
 
 def test_a_run_without_a_log(tmp_path: Path) -> None:

@@ -181,8 +181,10 @@ def test_the_sockets_go_with_the_job(tmp_path: Path) -> None:
         job.wait_for_step(1, 1)
         sockets = Path(RankConfig.load(job.run.config).socket_dir)
         assert {path.name for path in sockets.glob("*.sock")} == {"0.sock", "1.sock"}
-        # beside them what children tell, of the ranks and of the process that started them, and a mark of each rank
-        assert {path.suffix for path in sockets.iterdir()} <= {".sock", ".opened", ".rank"}
+        # beside them what children tell, of the ranks and of the process that started them, a mark of each rank, and
+        # where the job's configuration is
+        beside = {path for path in sockets.iterdir() if path.suffix not in (".sock", ".opened", ".rank", ".tmp")}
+        assert [(path.name, path.read_text()) for path in beside] == [("config", str(job.run.config))]
         assert job.end().code == 0
         assert not sockets.exists()
 
