@@ -51,7 +51,7 @@ def lines(measurement: Measurement) -> list[str]:
 def tier_lines(cluster: ClusterModel) -> list[str]:
     return [
         f"{t.name}: latency {quantities.say_time(t.latency_ns)}, bandwidth {quantities.say_rate(t.rate)}"
-        + (f", of a node {quantities.say_rate(t.node_rate)}" if t.node_rate else "")
+        + (f", of all links of a node {quantities.say_rate(t.node_rate)}" if t.node_rate else "")
         for t in cluster.tiers
     ]
 

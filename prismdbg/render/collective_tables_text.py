@@ -18,8 +18,9 @@ def lines(found: Tabulated) -> list[str]:
         *tier_lines(found.cluster),
         "",
         console.columns(_HEADER, [_row(table) for table in found.tables], right=_HEADER[2:]),
-        "layout: nodes x ranks in each. sizes: how many were measured. points: of the table.",
-        "median, largest: the error of each measured time by a table of every other one. formula: its median error.",
+        "layout: nodes x ranks on each. sizes: how many were measured. points: how many the table has.",
+        "median, largest: errors of a table made of every other size, at the sizes left out.",
+        "formula: median error without a table.",
         "",
         *found.notes,
     ]

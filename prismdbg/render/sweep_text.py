@@ -21,8 +21,8 @@ PREDICTED = (
     "the interval of a predicted time is {error:.1%} on each side, the largest error against measured iterations"
 )
 NOT_KNOWN = (
-    "a predicted time has no interval unless such iterations were measured (GPTs with unfused attention on A100, "
-    "hidden 6,144 to 25,600, sequence 2,048, tp=8, no dp, recomputation): how far others are off is unknown"
+    "a predicted time has an interval only where such iterations were measured (GPTs with unfused attention on A100, "
+    "hidden 6,144 to 25,600, sequence 2,048, tp=8, no dp, recomputation): the error of others is unknown"
 )
 NO_ENERGY = "energy: not available, no sensor of this machine counts it (`prismdbg telemetry RUN` says why)"
 _MOST_NAMES = 3
@@ -160,7 +160,7 @@ def conclusion(results: Sequence[Result], cap_bytes: int) -> list[str]:
     unknown = [each for each in first if not each.time.is_known]
     if guessed := [each.name for each in unknown if each.is_predicted]:
         return [
-            f"no winner: {best.name} has the shortest time, but how far the predicted times are off is unknown: "
+            f"no winner: {best.name} has the shortest time, but the error of the predicted times is unknown: "
             f"{_some(guessed)}; emulate or record the best of them (--search)"
         ]
     if single := [each.name for each in unknown]:

@@ -44,7 +44,8 @@ def sizes_list(text: str) -> tuple[int, ...]:
     multiple=True,
     type=click.Path(path_type=Path),
     metavar="PATH",
-    help="Measure nothing: use the times in this CSV file, or in those of this folder. Repeat it for several.",
+    help="Measure nothing: make the cluster file from the times in this CSV file, or in those of this folder. Repeat "
+    "the option for several.",
 )
 @click.option(
     "--ranks",
@@ -115,7 +116,7 @@ def command(
     head: str,
     as_json: bool,
 ) -> None:
-    """Measure collectives and write a cluster file for `graph simulate --cluster`.
+    """Write a cluster file, from measured collectives or CSV files, for `graph simulate`, `predict` and `sweep`.
 
     Example: `prismdbg calibrate -o cluster.yaml`
 
@@ -182,7 +183,7 @@ def _from_files(sources: Sequence[Path], output: Path, as_json: bool) -> None:
     with output_file.whole(output) as path:
         path.write_text(text, encoding="utf-8")
     if times.left_out:
-        console.announce(f"not used: {', '.join(times.left_out)}: no times of {', '.join(OPS)}")
+        console.announce(f"not used, because they have no times of {', '.join(OPS)}: {', '.join(times.left_out)}")
     if as_json:
         console.emit_json(collective_tables_text.values(found))
     else:

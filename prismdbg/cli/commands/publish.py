@@ -21,9 +21,10 @@ def command(run: Path) -> None:
 
     Example: `prismdbg publish RUN`, on each node that `status` names
 
-    Use it for a job recorded with --local, if the supervisor (the `prismdbg record` process of this node) was killed or
-    failed before it copied them. The folder on the node is removed when all of its ranks have ended and their logs are
-    in RUN. While one of them still runs, its log is copied as it is, and the folder stays.
+    Use it for a job recorded with --local, if the supervisor (the `prismdbg record` process of this node) was killed,
+    failed before it copied them, or ended before its ranks did. Received data and state snapshots are copied, too. The
+    folder on the node is removed when all processes of the job have ended there and everything is in RUN. While one
+    still runs, what was written so far is copied, and the folder stays.
     """
     publish_left(RunFolder.existing(run), console.announce)
     console.emit(str(run))

@@ -164,7 +164,9 @@ class Measurement:
         cluster = self.calibrated.cluster
         ranks = f"ranks_per_node: {cluster.ranks_per_node}, the most ranks that were measured on a node"
         links = "links between nodes were not measured: the file has those of one node for them (--nodes measures them)"
-        shared = "node_bandwidth follows from groups with several ranks in a node: no two groups were measured at once"
+        shared = (
+            "node_bandwidth is from single groups with several ranks on a node; no two groups were measured at once"
+        )
         return [
             f"{ranks}; change it in the file if a node has more",
             *([links] if len(cluster.tiers) == 1 else []),

@@ -217,7 +217,7 @@ def _watch_among_others(request: RecordRequest, member: Member, job: subprocess.
 
 def where_ranks_write(request: RecordRequest, local: Path) -> str:
     """A line on the folder of this node: how much memory it may take, if it is in memory."""
-    states = f"{STATES_AT_ONCE} of each rank at once, and {request.prologue} from before its restore point"
+    states = f"{STATES_AT_ONCE} per rank, and {request.prologue} from before its restore point"
     return local_storage.said(
         local, request.most_bytes, f" besides state snapshots, up to {states}" if request.state_every else ""
     )

@@ -128,7 +128,7 @@ def _publish(run: RunFolder, node: NodeFolder, say: Say) -> None:
             hint=f"check its space and permissions, then run this again; the logs stay in {local.path}",
         ) from error
     if living:
-        say(f"node {node.name}: {living} still runs; run this again when the job has ended")
+        say(f"node {node.name}: {living}: RUN has what was written so far; run this again when the job has ended")
         return
     say(f"node {node.name}: copied the logs of {_ranks(names)}, and removed {local.path}")
 

@@ -33,12 +33,14 @@ def still_runs(rank: Mapping[str, Any]) -> bool:
 
 
 def who_may_write(ranks: Path, config: Path) -> str:
-    """`rank 0, rank 1`: those with a log below `ranks` that still run. Where none does: `a process of the job (PID 7)`,
-    if one was started with this configuration: it may become a rank, or be one that has not yet described itself. Empty
-    where nobody runs."""
+    """`rank 0, rank 1 still run`: those with a log below `ranks`. Where none does: `a process of the job (PID 7) still
+    runs`, if one was started with this configuration: it may become a rank, or be one that has not yet described
+    itself. Empty where nobody runs."""
     folders = iter_logs(ranks) if ranks.is_dir() else ()
-    running = ", ".join(f"rank {folder.name}" for folder in folders if _has_process(folder))
-    return running or (f"a process of the job (PID {pid})" if (pid := process_with(config)) is not None else "")
+    if running := [f"rank {folder.name}" for folder in folders if _has_process(folder)]:
+        return f"{', '.join(running)} still {'runs' if len(running) == 1 else 'run'}"
+    pid = process_with(config)
+    return "" if pid is None else f"a process of the job (PID {pid}) still runs"
 
 
 def process_with(config: Path) -> int | None:

@@ -95,9 +95,11 @@ class OperatorTimes:
 
     def _estimate(self, work: Work, phase: Phase) -> tuple[float, Doubts]:
         if (sampled := self._samples(work.family, phase)) < LEAST:
-            why = f"a fit needs {LEAST} samples, OPS has {sampled}" if sampled else "nothing of it was sampled"
+            why = f"OPS has {sampled} samples of it, and a fit needs {LEAST}" if sampled else "OPS has no samples of it"
             rate, time_ns = self._unsampled(work, phase)
-            return time_ns, Doubts(unsampled={work.family: f"{work.family}: its bytes at the {rate}; {why}"})
+            return time_ns, Doubts(
+                unsampled={work.family: f"{work.family}, estimated by its bytes at the {rate}: {why}"}
+            )
         regressor = self._regressor(work.family, phase)
         asked = work.backward() if phase is Phase.BACKWARD else work
         outside = regressor.hull.outside(asked)[0]

@@ -74,7 +74,10 @@ def _is_again(entries: Entries) -> NDArray[np.bool_]:
 
 def _said(doubts: Doubts) -> tuple[str, ...]:
     outside = f"times of operators with shapes outside what was sampled: {len(doubts.outside)} in all"
-    short = f"launches: {doubts.short_share:.0%} of the computation is in operators below {SHORT_NS // 1000} µs"
+    short = (
+        f"launch times, which are not included: {doubts.short_share:.0%} of the computation is in operators below "
+        f"{SHORT_NS // 1000} µs"
+    )
     return (
         *((outside,) if doubts.outside else ()),
         *((short,) if doubts.short_share >= MANY_SHORT else ()),

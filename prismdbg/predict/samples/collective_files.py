@@ -73,7 +73,7 @@ def read_collectives(paths: Sequence[Path]) -> CollectiveTimes:
                 _fail(
                     path,
                     row.line,
-                    f"the GPU is {row.gpu!r}, and {named.gpu!r} in {named.path}",
+                    f"times of {row.gpu}, but {named.path} has times of {named.gpu}",
                     "give files of one GPU",
                 )
             named = named or (row if row.gpu else None)
@@ -95,8 +95,8 @@ def not_used(ops: Path, samples: Iterable[Samples], cluster_path: Path, cluster:
     if not names:
         return ""
     return (
-        f"{ops}: not used: {', '.join(names)}: times of collectives come from {cluster_path}; "
-        f"prismdbg calibrate --from {ops} -o FILE makes a cluster file from them"
+        f"{ops}: {', '.join(names)} not used: times of collectives come from {cluster_path}; "
+        f"to use these, make a cluster file: prismdbg calibrate --from {ops} -o FILE"
     )
 
 
@@ -115,7 +115,7 @@ def _files(paths: Sequence[Path]) -> tuple[list[Path], list[str]]:
         inside = sorted(path.glob("*.csv")) if path.is_dir() else []
         chosen = [each for each in inside if _op(each) and set(read_rows(each)[0]) >= PLACES]
         if path.is_dir() and not chosen:
-            raise UsageError(f"{path}: no times of collectives", hint=f"add for instance allreduce_fp16.csv: {_FORM}")
+            raise UsageError(f"{path}: no times of collectives", hint=f"add files such as allreduce_fp16.csv: {_FORM}")
         files += chosen if path.is_dir() else [path]
         left_out += [each.name for each in inside if each not in chosen]
     return list(dict.fromkeys(files)), left_out
@@ -124,7 +124,12 @@ def _files(paths: Sequence[Path]) -> tuple[list[Path], list[str]]:
 def _rows(path: Path) -> Iterator[_Row]:
     name = FileName.of_collective(path)
     if name is None:
-        _fail(path, 1, "times of an unknown collective", f"begin the file's name with {', '.join(OPS)}, or with GPU_")
+        _fail(
+            path,
+            1,
+            "its name is that of no known collective",
+            f"begin it with one of {', '.join(OPS)}, or with the GPU, as H100_",
+        )
     header, rows = read_rows(path)
     _check_header(path, header)
     if not rows:
@@ -142,7 +147,12 @@ def _item_bytes(name: FileName) -> int:
     odd = [part for part in name.path.stem.split("_") if _TYPE.fullmatch(part) and part != name.precision]
     if odd:
         types = ", ".join(filter(None, _ITEM_BYTES))
-        _fail(name.path, 1, f"{odd[0]!r} cannot be the type here", f"write one of {types} after the collective")
+        _fail(
+            name.path,
+            1,
+            f"{odd[0]!r} in the file's name cannot be the type here",
+            f"write {types} after the collective",
+        )
     return _ITEM_BYTES[name.precision]
 
 

@@ -56,7 +56,7 @@ class FileName:
         """UsageError where its values are not of 16 bits, which the work of an operator is counted with."""
         if self.precision and self.precision not in SIXTEEN_BITS:
             raise UsageError(
-                f"{self.path} is of {self.precision}, and operators are predicted in 16 bits",
+                f"{self.path} has times in {self.precision}, but operators are predicted in 16 bits",
                 hint=f"give times of {' or '.join(SIXTEEN_BITS)}, or leave the file out",
             )
 
@@ -68,5 +68,6 @@ class FileName:
         for mine, theirs in ((self.gpu, other.gpu), (self.precision, other.precision)):
             if mine and theirs and mine != theirs:
                 raise UsageError(
-                    f"{self.path} is of {mine}, {other.path} of {theirs}", hint="put them into folders of their own"
+                    f"{self.path} has times of {mine}, but {other.path} has times of {theirs}",
+                    hint="put them into two folders",
                 )

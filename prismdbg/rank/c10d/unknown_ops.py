@@ -40,8 +40,12 @@ def install(tell: Tell | None) -> None:
 
 def refuse(name: str, why: str) -> None:
     """Where peers are virtual: nothing answers it."""
-    hint = _SYMMETRIC_HINT if name.startswith(_SYMMETRIC) else HINT
-    raise FacilityError(f"the program calls c10d::{name}, which virtual peers cannot answer: {why}", hint=hint)
+    is_symmetric = name.startswith(f"{_SYMMETRIC}::")
+    called = f"{name.partition('::')[2]} of torch's symmetric memory" if is_symmetric else f"c10d::{name}"
+    raise FacilityError(
+        f"the program calls {called}, which virtual peers cannot answer: {why}",
+        hint=_SYMMETRIC_HINT if is_symmetric else HINT,
+    )
 
 
 def _kernel(name: str, why: str) -> Callable[..., Any]:

@@ -16,5 +16,5 @@ def advise(error: BaseException, advice: str) -> None:
     `{needed}`, how many LOCAL_RANK asks for."""
     gpus, needed = torch.cuda.device_count(), int(os.environ.get("LOCAL_RANK", "0")) + 1
     if needed > gpus > 0 and _NO_SUCH_DEVICE.search(str(error)):
-        error.add_note(f"prismdbg: LOCAL_RANK is {needed - 1}, and GPUs here: {gpus}")
+        error.add_note(f"prismdbg: LOCAL_RANK {needed - 1} needs {needed} GPUs; this machine has {gpus}")
         error.add_note(f"try: {advice.format(gpus=gpus, needed=needed)}")

@@ -163,7 +163,7 @@ class Recording:
         if (above := process_tree.rank_above(self.config, self.rank, world_size)) is not None:
             self._stay_out("started by a rank")
             if self.rank == 0:  # one line of each job is enough
-                say(f"a process that communicates or trains, and was started by rank {above}, is not recorded")
+                say(f"a process that rank {above} started communicates or trains: it is not recorded")
             return False
         process_tree.mark(self.config, self.rank, max(world_size, self.rank + 1))
         return True

@@ -173,7 +173,11 @@ class _Doubts:
 
     def _beyond(self) -> str:
         share = self._of_communication([float(part.beyond_ns.sum()) for part in self.parts])
-        return f"{share:.0%} of the communication time: its groups or sizes were not measured" if share > _SOME else ""
+        return (
+            f"{share:.0%} of the communication time, which is in groups or of sizes that were not measured"
+            if share > _SOME
+            else ""
+        )
 
     def _apart(self, calibration: Calibration) -> str:
         share = self._of_communication([float(part.apart_ns.sum()) for part in self.parts])
@@ -183,7 +187,7 @@ class _Doubts:
 
     def _guessed(self) -> str:
         share = self._of_communication([float(part.guessed_ns.sum()) for part in self.parts])
-        why = "the links of a node are not known, without node_bandwidth each rank has one"
+        why = "the number of links of a node is unknown, and without node_bandwidth each rank has its own"
         return f"rates between nodes, {share:.0%} of the communication time: {why}" if share > _SOME else ""
 
     def _of_communication(self, times_ns: Sequence[float]) -> float:

@@ -162,7 +162,7 @@ def _curve(group: str, value: Value) -> Curve:
     members = max(counts[0], 1) * counts[1]
     if members < 2 or counts[0] < ("x" in group):
         value.fail(
-            f"{group[:40]!r} is not a number of ranks from 2",
+            f"{group[:40]!r} is neither a number of ranks from 2 nor a layout such as 2x8",
             "give times by nodes and ranks in each of them, as in 2x8, then by size",
         )
     points = [(field.named(quantities.size_bytes), field.read(quantities.time_ns)) for field in value.fields().values()]

@@ -117,8 +117,8 @@ def _without_figures(samples: Iterable[Sample]) -> ClusterModel:
     is_inside, is_between = (any((nodes > 1) == leaves for nodes, _ in places) for leaves in (False, True))
     if not is_inside and ranks_per_node > 1:
         raise UsageError(
-            f"no times of groups inside a node, which has {ranks_per_node} ranks: its links are not known",
-            hint="add times with nodes 1",
+            f"no times of groups inside a node of {ranks_per_node} ranks, so the rate of its links is unknown",
+            hint="add files with times at nodes 1",
         )
     names = [*([(INSIDE, ranks_per_node * is_between)] if is_inside else []), *([(BETWEEN, 0)] if is_between else [])]
     tiers = tuple(Tier(name=name, spans=spans, latency_ns=0, rate=0) for name, spans in names)

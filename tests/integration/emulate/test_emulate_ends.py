@@ -48,7 +48,7 @@ def test_a_start_that_failed_leaves_no_folder(
 @pytest.mark.parametrize(
     ("options", "named"),
     [
-        ((), "LOCAL_RANK is 5, and GPUs here: 1\nprismdbg: | try: emulate with --ranks-per-node 1"),
+        ((), "LOCAL_RANK 5 needs 6 GPUs; this machine has 1\nprismdbg: | try: emulate with --ranks-per-node 1"),
         (("--ranks-per-node", "1"), "it has a GPU"),
     ],
 )

@@ -24,7 +24,9 @@ def test_a_process_that_writes_training_checkpoints_is_no_rank(tmp_path: Path) -
         assert (incident["kind"], incident["ranks"], incident["attempt"]) == ("nan", [1], 0), incident
         said = prismdbg("why", job.run.path)
         assert "rank 1 sent the first NaN" in said.out and "attempt" not in said.out, said.out
-        assert ended.output.count("was started by rank 0, is not recorded") == 1, ended.output[-3000:]
+        assert ended.output.count("a process that rank 0 started communicates or trains: it is not recorded") == 1, (
+            ended.output[-3000:]
+        )
 
 
 def test_a_launcher_with_a_rank_in_its_environment_is_no_rank_when_it_raises(tmp_path: Path) -> None:

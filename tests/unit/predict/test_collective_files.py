@@ -105,15 +105,15 @@ def test_the_gpu_is_that_of_the_name_or_of_the_column(tmp_path: Path) -> None:
         ("allreduce.csv", HEADER, ["9e17,8,8,1"], None),
         ("allgather.csv", HEADER, ["9e17,8,8,1"], "line 2: .* beyond 64 bits"),
         ("p2p.csv", HEADER, ["1,2,4,3"], "line 2: p2p is between two ranks, not 8"),
-        ("allreduce.csv", "GPU," + HEADER, ["A,1,1,2,3", "B,1,1,2,3"], "line 3: the GPU is 'B', and 'A' in .*"),
+        ("allreduce.csv", "GPU," + HEADER, ["A,1,1,2,3", "B,1,1,2,3"], "line 3: times of B, but .* has times of A"),
         ("allreduce.csv", "GPU," + HEADER, ["1,1,2,3"], "line 2: 3 values for 4 columns"),
         ("allreduce.csv", HEADER, ["1,1,2,3,4"], "line 2: 5 values for 4 columns"),
-        ("broadcast.csv", HEADER, ["1,1,2,3"], "line 1: times of an unknown collective"),
-        ("linear1.csv", "dim,forward_us\n", ["1,2"], "line 1: times of an unknown collective"),
-        *((f"allreduce_{odd}.csv", HEADER, ["1,1,2,3"], f"line 1: '{odd}' cannot be the type here")
+        ("broadcast.csv", HEADER, ["1,1,2,3"], "line 1: its name is that of no known collective"),
+        ("linear1.csv", "dim,forward_us\n", ["1,2"], "line 1: its name is that of no known collective"),
+        *((f"allreduce_{odd}.csv", HEADER, ["1,1,2,3"], f"line 1: '{odd}' in the file's name cannot be the type here")
           for odd in ("float32", "fp64", "int8", "FP32", "half", "fp8e4m3")),
-        ("fp32_allreduce.csv", HEADER, ["1,1,2,3"], "line 1: 'fp32' cannot be the type here"),
-        ("allreduce_fp16_fp32.csv", HEADER, ["1,1,2,3"], "line 1: 'fp32' cannot be the type here"),
+        ("fp32_allreduce.csv", HEADER, ["1,1,2,3"], "line 1: 'fp32' in the file's name cannot be the type here"),
+        ("allreduce_fp16_fp32.csv", HEADER, ["1,1,2,3"], "line 1: 'fp32' in the file's name cannot be the type here"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_read_is_one_error(
@@ -131,7 +131,9 @@ def test_what_cannot_be_read_is_one_error(
 def test_two_gpus_in_names_of_files_are_an_error(tmp_path: Path) -> None:
     write(tmp_path, "A100_allreduce.csv", "1,1,2,3")
     write(tmp_path, "H100_allreduce.csv", "1,1,2,3")
-    with pytest.raises(CapsuleError, match=r"H100_allreduce.csv, line 2: the GPU is 'H100', and 'A100' in .*A100_all"):
+    with pytest.raises(
+        CapsuleError, match=r"H100_allreduce.csv, line 2: times of H100, but .*A100_all.* has times of A100"
+    ):
         read_collectives([tmp_path])
 
 

@@ -103,8 +103,16 @@ def test_an_unknown_operator_is_left_out_and_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("one", "other", "said"),
     [
-        ("linear1_fp16", "linear1_bf16", "linear1_fp16.csv is of fp16, .*linear1_bf16.csv of bf16"),
-        ("linear1_bf16", "linear3_fp16", "linear3_fp16.csv is of fp16, .*linear1_bf16.csv of bf16"),
+        (
+            "linear1_fp16",
+            "linear1_bf16",
+            "linear1_fp16.csv has times of fp16, but .*linear1_bf16.csv has times of bf16",
+        ),
+        (
+            "linear1_bf16",
+            "linear3_fp16",
+            "linear3_fp16.csv has times of fp16, but .*linear1_bf16.csv has times of bf16",
+        ),
         (f"{A100}_linear1_fp16", f"{H200}_linear3_fp16", f"of {H200}, .*of {A100}"),
     ],
 )
@@ -118,7 +126,7 @@ def test_samples_of_two_precisions_or_gpus_are_refused(tmp_path: Path, one: str,
 @pytest.mark.parametrize("precision", ["fp32", "fp8"])
 def test_a_precision_whose_values_are_not_of_16_bits_is_refused(tmp_path: Path, precision: str) -> None:
     (tmp_path / f"{A100}_linear1_{precision}_1_1.csv").write_text(PUBLISHED)
-    with pytest.raises(UsageError, match=f"linear1_{precision}_1_1.csv is of {precision}"):
+    with pytest.raises(UsageError, match=f"linear1_{precision}_1_1.csv has times in {precision}"):
         read_folder(tmp_path)
 
 

@@ -54,13 +54,13 @@ def test_an_unsampled_operator_takes_its_bytes_as_a_residual_addition_of_that_si
     times = OperatorTimes({"res_add": rows("res_add", 1700, call_ns=2000, shapes=8), **SAMPLES})
     for phase in (Phase.FORWARD, Phase.BACKWARD):
         assert times.time_ns(DROPPED, phase) == pytest.approx(2000 + 5e6 / 1700, rel=1e-2)
-    assert "its bytes at the rate of res_add; nothing" in times.doubts.unsampled["dropout"]
+    assert "estimated by its bytes at the rate of res_add: OPS has no samples" in times.doubts.unsampled["dropout"]
 
 
 def test_without_a_residual_addition_the_fastest_operator_of_which_all_passes_are_counted_says_the_rate() -> None:
     times = OperatorTimes(SAMPLES)
     assert times.time_ns(DROPPED, Phase.FORWARD) == pytest.approx(5e6 / 1400, rel=1e-3)
-    assert "at the rate of gelu;" in times.doubts.unsampled["dropout"]
+    assert "at the rate of gelu:" in times.doubts.unsampled["dropout"]
 
 
 def test_an_unsampled_operator_takes_the_same_whatever_else_was_sampled() -> None:
@@ -73,7 +73,7 @@ def test_where_nothing_else_was_sampled_the_median_rate_counts() -> None:
     given = {name: one for name, one in SAMPLES.items() if name not in ("layernorm", "gelu")}
     times = OperatorTimes(given)
     assert times.time_ns(DROPPED, Phase.FORWARD) == pytest.approx(5e6 / 700, rel=1e-3)
-    assert "at the median rate of operators;" in times.doubts.unsampled["dropout"]
+    assert "at the median rate of operators:" in times.doubts.unsampled["dropout"]
 
 
 def test_two_shapes_that_differ_in_their_bytes_alone_have_times_of_their_own() -> None:

@@ -564,9 +564,9 @@ class TestWhatIsSaidOfIt:
         cluster = measured.calibrated.cluster
         shared = replace(cluster, tiers=(replace(cluster.tiers[0], node_rate=4 * 10**9),))
         other = replace(measured, calibrated=replace(measured.calibrated, cluster=shared))
-        note = "node_bandwidth follows from groups with several ranks in a node: no two groups were measured at once"
+        note = "node_bandwidth is from single groups with several ranks on a node; no two groups were measured at once"
         assert note in other.text() and note not in measured.text()
-        assert ", of a node 4 GB/s" in "\n".join(calibration_text.lines(other))
+        assert ", of all links of a node 4 GB/s" in "\n".join(calibration_text.lines(other))
         assert "of a node" not in calibration_text.lines(measured)[0]
 
     def test_a_busy_machine_is_said_in_the_file_too(self) -> None:

@@ -97,7 +97,12 @@ def test_what_the_times_rest_on_is_said_once_of_all_that_cannot_be_told_apart() 
         result("tp=1", 20, doubts=(values, shapes.format(3)), **modelled),
         result("tp=2", 20.1, doubts=(values, shapes.format("1,031")), **modelled),
         *(result(f"tp={n}", 20.2, worth="of the time 98.1% modelled, 1.9% assumed", doubts=(values,)) for n in (4, 8)),
-        result("tp=16", 90, worth="all assumed", doubts=("times of dropout: nothing of it was sampled",)),
+        result(
+            "tp=16",
+            90,
+            worth="all assumed",
+            doubts=("times of dropout, estimated by its bytes: OPS has no samples of it",),
+        ),
     ]
     assert worth(results, 0) == [
         "fidelity of tp=1, tp=2, tp=4 and 1 other: of the time 98.1 to 99.6% modelled, 0.4 to 1.9% assumed"
@@ -106,7 +111,9 @@ def test_what_the_times_rest_on_is_said_once_of_all_that_cannot_be_told_apart() 
         f"not reliable: {values}",
         f"not reliable for tp=1, tp=2: {shapes.format('3 to 1,031')}",
     ]
-    assert doubts(results[-1:], 0) == ["not reliable: times of dropout: nothing of it was sampled"]
+    assert doubts(results[-1:], 0) == [
+        "not reliable: times of dropout, estimated by its bytes: OPS has no samples of it"
+    ]
 
 
 def test_numbers_within_names_are_no_amounts() -> None:

@@ -123,7 +123,7 @@ class Publisher:
         try:
             if writers := who_may_write(self._local.ranks, self._node.config):
                 publish_logs(self._local, self._run.path)
-                return _StillRuns(f"{writers} still runs")
+                return _StillRuns(writers)
             publish_all(self._local, self._run.path)
             write_json(self._node.published, {"by": "supervisor"})
         except (OSError, PrismError) as error:

@@ -23,9 +23,9 @@ void note_not_kept() {
   const uint64_t number = ++calls;
   if (std::has_single_bit(number)) {
     const std::string text = "data received in " + std::to_string(number) +
-                             " calls or more was not kept: 512 MiB of pinned memory were full, because the GPU had not "
-                             "come to earlier calls, or because smaller buffers had filled it; or it could not be "
-                             "copied there";
+                             " calls or more was not kept: it could not be copied to the host, because 512 MiB of "
+                             "pinned memory were full (the GPU had not come to earlier calls, or smaller buffers had "
+                             "taken the room) or because the copy failed";
     state().recorder.append(Kind::note, "{\"kind\": \"not_kept\", \"time_ns\": " + std::to_string(monotonic_ns()) +
                                             ", \"text\": " + json_string(text) + "}");
   }

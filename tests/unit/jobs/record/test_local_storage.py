@@ -54,7 +54,7 @@ def test_state_snapshots_go_into_memory_only_where_the_user_wants_it(
     ("state_every", "bound"),
     [
         (0, "; this is memory, up to 64.0 MiB per rank;"),
-        (5, "; this is memory, up to 4.1 GiB per rank besides state snapshots, up to 3 of each rank at once, and up to "
+        (5, "; this is memory, up to 4.1 GiB per rank besides state snapshots, up to 3 per rank, and up to "
             "4.2 GiB per rank from before its restore point;"),
     ],
 )  # fmt: skip

@@ -28,7 +28,7 @@ print(symmetric.rendezvous(torch.ones(2), "0"))
 """
 WHY = "ranks exchange data through symmetric memory past the collectives"
 REFUSED = (
-    "FacilityError the program calls c10d::symmetric_memory::rendezvous, which virtual peers cannot answer: "
+    "FacilityError the program calls rendezvous of torch's symmetric memory, which virtual peers cannot answer: "
     f"{WHY} | run the program without symmetric memory (asynchronous tensor parallelism)"
 )
 
