@@ -43,7 +43,7 @@ class Forest:
 
 def _one_thread(points: Floats) -> AbstractContextManager[object]:
     """Where there are few points. Threads of OpenMP wait for each other once for each tree, and on a busy machine each
-    of these waits takes milliseconds: a hundred times the work."""
+    of these waits takes longer than the work."""
     from threadpoolctl import threadpool_limits  # of scikit-learn's own requirements
 
     return threadpool_limits(1, "openmp") if len(points) < _FEW else nullcontext()

@@ -13,9 +13,10 @@ pytestmark = pytest.mark.job
 
 
 def test_a_process_that_writes_training_checkpoints_is_no_rank(tmp_path: Path) -> None:
-    """It has the variables of its rank, and a process group with those of the other ranks."""
+    """It has the variables of its rank, and a process group with those of the other ranks. Up to the first save, a
+    replay does what was recorded."""
     command = forked(PARTS / "saves_in_a_process.py", tmp_path / "saved", ranks=2)
-    with recording(command, tmp_path) as job:
+    with recording(command, tmp_path, "--window", "all") as job:
         ended = job.end()
         assert ended.code == 0, ended.output[-3000:]
         assert (tmp_path / "saved" / ".metadata").exists()
@@ -27,6 +28,10 @@ def test_a_process_that_writes_training_checkpoints_is_no_rank(tmp_path: Path) -
         assert ended.output.count("a process that rank 0 started communicates or trains: it is not recorded") == 1, (
             ended.output[-3000:]
         )
+        (capsule,) = job.capsules
+    replayed = prismdbg("replay", capsule, "--runtime", "local", "--until", "2.2")
+    assert replayed.code == 0, replayed.err
+    assert replayed.out.startswith("identical up to 2.2: 6 collectives compared"), replayed.out
 
 
 def test_a_launcher_with_a_rank_in_its_environment_is_no_rank_when_it_raises(tmp_path: Path) -> None:
