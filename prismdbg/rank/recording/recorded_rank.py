@@ -405,6 +405,7 @@ def _search_path() -> list[str]:
 def as_given(variables: Mapping[str, str]) -> dict[str, str]:
     """The environment as the program's owner gave it: without what `record` put in."""
     environment = {name: value for name, value in variables.items() if name and _is_given(name, value)}
+    environment.pop(process_tree.VARIABLE, None)
     ours = Path(environment.pop(ENVIRONMENT_NAME, "")).parent / "inject"
     entries = [e for e in environment.get("PYTHONPATH", "").split(os.pathsep) if e and Path(e) != ours]
     environment["PYTHONPATH"] = os.pathsep.join(entries)

@@ -134,6 +134,35 @@ def test_a_rank_marks_itself(config: RankConfig, monkeypatch: pytest.MonkeyPatch
     assert process_tree.has_ranks_below(config)
 
 
+@pytest.mark.parametrize("namespace", [None, 1])
+def test_a_rank_above_is_known_after_the_process_between_has_ended(
+    namespace: int | None, config: RankConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of a program in the background: the shell that started it has ended. It is none above itself, as after
+    `os.execv`."""
+    monkeypatch.setenv(process_tree.VARIABLE, "")
+    marked(config, os.getpid(), process=[os.getpid(), start_ticks(os.getpid())], rank=0)
+    marked(config, os.getppid())
+    monkeypatch.setattr(process_tree, "ancestors", list)
+    process_tree.tell_those_below()
+    assert process_tree.rank_above(config, 1, 2) is None
+    with monkeypatch.context() as at_the_parent:
+        at_the_parent.setattr(process_tree, "_this", lambda: PARENT)
+        at_the_parent.setattr(process_tree, "_namespace", lambda: namespace or Path("/proc/self/ns/pid").stat().st_ino)
+        process_tree.tell_those_below()
+    assert process_tree.rank_above(config, 1, 2) == (None if namespace else 1)
+
+
+def test_what_is_told_to_those_below_is_of_a_bounded_length(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where each process starts the next one, for weeks."""
+    monkeypatch.setenv(process_tree.VARIABLE, "")
+    for pid in [*range(100), 98, 99]:
+        monkeypatch.setattr(process_tree, "_this", lambda pid=pid: [pid, 1])
+        process_tree.tell_those_below()
+    told = os.environ[process_tree.VARIABLE].split()
+    assert [name.split("-")[0] for name in told] == [str(pid) for pid in range(36, 100)]
+
+
 def test_a_rank_may_destroy_its_groups_and_make_others(config: RankConfig) -> None:
     process_tree.mark_without_group(config)
     process_tree.mark_with_group(config, 1, 2)
