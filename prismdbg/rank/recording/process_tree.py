@@ -76,8 +76,8 @@ def mark_without_group(config: RankConfig) -> None:
 
 
 def mark_with_group(config: RankConfig, rank: int, world_size: int) -> None:
-    """This process has made a default process group. What is no rank so far stays none."""
-    if _own_mark(config).exists():
+    """This process has made a default process group, and may start others before it communicates."""
+    if _own_mark(config).exists() or rank_above(config, rank, world_size) is None:
         mark(config, rank, world_size)
 
 

@@ -267,7 +267,7 @@ class Recording:
         self._tell(process_tree.mark_without_group)
 
     def made_world(self) -> None:
-        """A rank that is not recorded issues nothing that is seen here, but starts other processes, too."""
+        """What this process starts from here on has a rank above it, also if this one is not recorded."""
         self._tell(lambda config: process_tree.mark_with_group(config, _rank_number(), _world_size()))
 
     def _tell(self, mark: Callable[[RankConfig], None]) -> None:

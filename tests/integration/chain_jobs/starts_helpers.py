@@ -1,5 +1,5 @@
 """Each rank starts programs of its own, which import torch, perhaps train or evaluate something in a group of their
-own, and fail. Rank 1 then raises.
+own, and fail. Rank 1 then raises, when rank 0 has ended: a launcher would end it.
 
 Arguments: a folder for files by which processes find each other; `fails`, `trains` or `evaluates`, which are two; and
 when: `before` the group communicates, `within` it, `after` it was destroyed, or `again`, in a group that is made after
@@ -8,7 +8,9 @@ another was destroyed. `detached`: within it, by a shell that has ended when the
 
 from __future__ import annotations
 
+import contextlib
 import os
+import select
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -54,6 +56,11 @@ def run_helpers(helper: str, folder: Path, rank: int, through: Sequence[str] = (
         assert one.returncode == (0 if through else 1)
 
 
+def await_end(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        select.select([os.pidfd_open(pid)], [], [])
+
+
 def main(folder: Path, helper: str, when: str) -> None:
     rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     if when == "again":
@@ -61,6 +68,9 @@ def main(folder: Path, helper: str, when: str) -> None:
         dist.all_reduce(torch.ones(1))
         dist.destroy_process_group()
     dist.init_process_group("gloo", init_method=f"file://{folder}/job", rank=rank, world_size=size)
+    pid_of_rank_0 = folder / "rank 0"
+    if rank == 0:
+        pid_of_rank_0.write_text(str(os.getpid()))
     if when == "before":
         run_helpers(helper, folder, rank)
     model = torch.nn.Linear(4, 2)
@@ -75,6 +85,7 @@ def main(folder: Path, helper: str, when: str) -> None:
     if when != "before":
         run_helpers(helper, folder, rank, IN_BACKGROUND if when == "detached" else ())
     if rank == 1:
+        await_end(int(pid_of_rank_0.read_text()))
         raise RuntimeError("the training fails")
     if when != "after":
         dist.destroy_process_group()

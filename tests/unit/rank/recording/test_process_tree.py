@@ -165,7 +165,6 @@ def test_what_is_told_to_those_below_is_of_a_bounded_length(monkeypatch: pytest.
 
 def test_a_rank_may_destroy_its_groups_and_make_others(config: RankConfig) -> None:
     process_tree.mark_without_group(config)
-    process_tree.mark_with_group(config, 1, 2)
     assert not list(Path(config.socket_dir).iterdir()), "it was no rank"
     process_tree.mark(config, 1, 2)
     (mark,) = Path(config.socket_dir).iterdir()
@@ -175,6 +174,16 @@ def test_a_rank_may_destroy_its_groups_and_make_others(config: RankConfig) -> No
     assert own_start_ticks() <= left <= process_tree._now_ticks()
     process_tree.mark_with_group(config, 0, 1)
     assert json.loads(mark.read_text()) == {**had, "rank": 0, "world_size": 1}
+
+
+def test_what_has_made_a_group_is_a_rank_before_it_communicates(config: RankConfig, group_at: str) -> None:
+    """Unless a rank has started it."""
+    above = marked(config, 5)
+    process_tree.mark_with_group(config, 0, 1)
+    assert not process_tree._own_mark(config).exists()
+    above.unlink()
+    process_tree.mark_with_group(config, 0, 1)
+    assert json.loads(process_tree._own_mark(config).read_text())["place"] == group_at
 
 
 def test_a_rank_without_a_folder_for_its_mark_goes_on(config: RankConfig) -> None:
