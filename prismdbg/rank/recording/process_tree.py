@@ -104,9 +104,11 @@ def _starts_ranks(one: Mapping[str, Any], rank: int, world_size: int) -> bool:
 
 
 def _is_of_its_job(one: Mapping[str, Any], rank: int) -> bool:
-    """Helpers inherit the variables, so these count only where that rank had no group of which a place is known."""
-    place = _meeting_place() if one["place"] else _given_place()
-    return bool(place and place == (one["place"] or one["given_place"]) and rank != one["rank"])
+    """Or of the one that it starts: where it has no group, the place that its variables name is for those below."""
+    place = _meeting_place()
+    if one["place"]:
+        return bool(place == one["place"] and rank != one["rank"])
+    return bool(place and place == one["given_place"])
 
 
 def has_ranks_below(config: RankConfig) -> bool:

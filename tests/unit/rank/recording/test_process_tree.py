@@ -76,7 +76,9 @@ def test_a_rank_above(about: dict[str, Any], rank: int, world_size: int, above: 
         ({"place": HERE}, 1, 2, 1),
         ({"place": HERE, "world_size": 4}, 0, 2, 1),
         ({"place": GIVEN}, 0, 2, 1),  # a helper of it inherits this
-        ({}, 0, 2, None),  # that rank had no group yet
+        ({"given_place": HERE}, 0, 2, None),  # that rank had no group yet: it has trained alone, and starts the job
+        ({"given_place": HERE}, 1, 2, None),
+        ({}, 0, 2, 1),  # a helper that inherits this, and meets elsewhere
         ({"given_place": "localhost:29501"}, 0, 2, 1),
         ({"left_ticks": own_start_ticks()}, 1, 2, None),  # it had destroyed its groups
         ({"left_ticks": own_start_ticks()}, 0, 1, 1),
@@ -86,7 +88,8 @@ def test_a_rank_above(about: dict[str, Any], rank: int, world_size: int, above: 
 def test_a_rank_above_one_with_a_group(
     about: dict[str, Any], rank: int, world_size: int, above: int | None, config: RankConfig, group_at: str
 ) -> None:
-    marked(config, 5, **{**about, "place": group_at if about.get("place") == HERE else about.get("place", "")})
+    placed: dict[str, Any] = {name: group_at if value == HERE else value for name, value in about.items()}
+    marked(config, 5, **placed)
     assert process_tree.rank_above(config, rank, world_size) == above
 
 
@@ -102,6 +105,18 @@ def test_where_no_variable_names_a_place_it_is_not_the_same(
     mark.unlink()
     marked(config, 5, given_place="")
     assert process_tree.rank_above(config, 0, 2) == 1
+
+
+def test_a_process_that_trains_alone_and_then_spawns_the_job_is_above_ranks(
+    config: RankConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its child with its own rank number is one of them, too."""
+    store = dist.TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
+    monkeypatch.setenv("MASTER_PORT", str(store.port))
+    marked(config, 5, rank=0, given_place=process_tree._given_place())
+    dist.init_process_group("gloo", store=store, rank=0, world_size=1)
+    assert process_tree.rank_above(config, 0, 2) is None
+    dist.destroy_process_group()
 
 
 def test_ranks_meet_at_the_address_of_their_store() -> None:
