@@ -17,6 +17,9 @@ FLOATS = TensorMeta((4,), "float32")
 class TinyLog:
     """One log folder, written record by record; `next_segment` closes a segment and begins another."""
 
+    WALL_NS, MONOTONIC_NS = 10**18, 10**9
+    WALL_OFFSET_NS = WALL_NS - MONOTONIC_NS
+
     def __init__(self, folder: Path, rank: int = 0, *, segment_bytes: int = 1 << 16) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
@@ -37,7 +40,8 @@ class TinyLog:
         if self.index >= 0:
             self.append(fmt.Kind.END, b"")
         self.index += 1
-        header = fmt.HEADER.pack(fmt.MAGIC, fmt.VERSION, self.index, self.rank, 4711, 10**18, 10**9, self.segment_bytes)
+        clocks = (self.WALL_NS, self.MONOTONIC_NS)
+        header = fmt.HEADER.pack(fmt.MAGIC, fmt.VERSION, self.index, self.rank, 4711, *clocks, self.segment_bytes)
         self.path.write_bytes(header + bytes(self.segment_bytes - len(header)))
         self.offset = len(header)
 

@@ -57,6 +57,7 @@ def _record(config: RankConfig) -> None:
     from prismdbg.rank.recording.state_snapshots import StateSnapshots
     from prismdbg.rank.recording.steps import COUNTER
 
+    process_tree.tell_those_below()
     recorder, kind = make_recorder(config)
     recording = Recording(config, recorder, kind, _serve)
     exceptions = RepeatedExceptions()
@@ -117,6 +118,7 @@ def _in_child(recording: Any) -> None:
         clocks.observe(None)
         recording.recorder.mode(0)
         return
+    process_tree.tell_those_below()
     recording.recorder.mode(1)  # the native recorder's state is new in a child
     if recording.memory is not None:
         recording.memory.leave("a forked child; only a process that starts its own program is traced")

@@ -16,7 +16,7 @@ from prismdbg.capsule.log.reader import event_segments
 from prismdbg.capsule.rank_json import variables_of
 from prismdbg.errors import CapsuleError
 from prismdbg.jobs.storage.run_folder import attempt_of, rank_of, read_if_whole
-from prismdbg.log.columns import LAST_BYTES, read_columns
+from prismdbg.log.columns import LAST_BYTES, LogColumns, read_columns
 
 
 def last_generation(folders: Sequence[Path]) -> list[Path]:
@@ -149,10 +149,14 @@ def _began(rank: Mapping[str, Any]) -> int:
 
 
 def _last_word_ns(folder: Path) -> int:
-    """By the clock of its node; 0 where its log cannot be read."""
+    """0 where its log cannot be read."""
     try:
-        log = read_columns(folder, LAST_BYTES)
+        return last_ns(read_columns(folder, LAST_BYTES))
     except CapsuleError:
         return 0
-    last_ns = max(int(log.begun_ns.max(initial=0)), int(log.ended_ns.max(initial=0)))
-    return max([last_ns, *(note.time_ns for note in log.notes)]) + log.wall_offset_ns
+
+
+def last_ns(log: LogColumns) -> int:
+    """When it last says something, by the clock of its node."""
+    call_ns = max(int(log.begun_ns.max(initial=0)), int(log.ended_ns.max(initial=0)))
+    return max([call_ns, *(note.time_ns for note in log.notes)]) + log.wall_offset_ns

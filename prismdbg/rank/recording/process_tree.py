@@ -31,6 +31,7 @@ _PARENT = 1  # of the fields of a process
 _RESTARTS = "TORCHELASTIC_RESTART_COUNT"
 _MOST = 64  # processes above
 _MARK = ".rank"  # the end of its name, behind PID and PID namespace
+VARIABLE = "PRISMDBG_PROCESSES_ABOVE"
 
 Process = list[int]  # PID and start in clock ticks since boot
 
@@ -43,6 +44,13 @@ def ancestors() -> list[Process]:
         while len(found) < _MOST and (pid := int(fields_of(pid)[_PARENT])):
             found.append([pid, start_ticks(pid)])
     return found
+
+
+def tell_those_below() -> None:
+    """That this process is above them: of a program in the background, the shell that started it has ended. Told before
+    it is known who becomes a rank, for a variable is safely set only while there are no other threads."""
+    above = os.environ.get(VARIABLE, "").split()
+    os.environ[VARIABLE] = " ".join([*dict.fromkeys([*above, _name(_this())])][-_MOST:])
 
 
 def launch(above: list[Process]) -> dict[str, Process]:
@@ -68,16 +76,18 @@ def mark_without_group(config: RankConfig) -> None:
 
 
 def mark_with_group(config: RankConfig, rank: int, world_size: int) -> None:
-    """This process has made a default process group. What is no rank so far stays none."""
-    if _own_mark(config).exists():
+    """This process has made a default process group, and may start others before it communicates."""
+    if _own_mark(config).exists() or rank_above(config, rank, world_size) is None:
         mark(config, rank, world_size)
 
 
 def rank_above(config: RankConfig, rank: int, world_size: int) -> int | None:
     """The rank that has started this process, itself or through others, as no rank."""
-    above = ancestors()
+    above, told = ancestors(), os.environ.get(VARIABLE, "").split()
     for one in _marks(config):
-        if one["process"] in above and not _starts_ranks(one, rank, world_size):
+        process = one["process"]
+        is_above = process in above or (process != _this() and _name(process) in told)
+        if is_above and not _starts_ranks(one, rank, world_size):
             return int(one["rank"])
     return None
 
@@ -94,9 +104,11 @@ def _starts_ranks(one: Mapping[str, Any], rank: int, world_size: int) -> bool:
 
 
 def _is_of_its_job(one: Mapping[str, Any], rank: int) -> bool:
-    """Helpers inherit the variables, so these count only where that rank had no group of which a place is known."""
-    place = _meeting_place() if one["place"] else _given_place()
-    return bool(place and place == (one["place"] or one["given_place"]) and rank != one["rank"])
+    """Or of the one that it starts: where it has no group, the place that its variables name is for those below."""
+    place = _meeting_place()
+    if one["place"]:
+        return bool(place == one["place"] and rank != one["rank"])
+    return bool(place and place == one["given_place"])
 
 
 def has_ranks_below(config: RankConfig) -> bool:
@@ -137,6 +149,11 @@ def _meeting_place() -> str:
 
 def _this() -> Process:
     return [os.getpid(), own_start_ticks()]
+
+
+def _name(process: Process) -> str:
+    """Of a process of this PID namespace, among all of the machine."""
+    return f"{process[0]}-{process[1]}-{_namespace()}"
 
 
 def _is_of_torchrun(process: Process) -> bool:

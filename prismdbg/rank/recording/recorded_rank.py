@@ -267,7 +267,7 @@ class Recording:
         self._tell(process_tree.mark_without_group)
 
     def made_world(self) -> None:
-        """A rank that is not recorded issues nothing that is seen here, but starts other processes, too."""
+        """What this process starts from here on has a rank above it, also if this one is not recorded."""
         self._tell(lambda config: process_tree.mark_with_group(config, _rank_number(), _world_size()))
 
     def _tell(self, mark: Callable[[RankConfig], None]) -> None:
@@ -405,6 +405,7 @@ def _search_path() -> list[str]:
 def as_given(variables: Mapping[str, str]) -> dict[str, str]:
     """The environment as the program's owner gave it: without what `record` put in."""
     environment = {name: value for name, value in variables.items() if name and _is_given(name, value)}
+    environment.pop(process_tree.VARIABLE, None)
     ours = Path(environment.pop(ENVIRONMENT_NAME, "")).parent / "inject"
     entries = [e for e in environment.get("PYTHONPATH", "").split(os.pathsep) if e and Path(e) != ours]
     environment["PYTHONPATH"] = os.pathsep.join(entries)

@@ -55,6 +55,9 @@ def test_a_launcher_with_a_rank_in_its_environment_is_no_rank_when_it_raises(tmp
         ("trains", "within", ("--ranks", "0"), ["0"]),
         ("evaluates", "within", (), ["0", "1"]),
         ("evaluates", "again", ("--ranks", "0"), ["0"]),
+        ("fails", "detached", (), ["0", "1"]),
+        ("trains", "detached", (), ["0", "1"]),
+        ("trains", "before", (), ["0", "1"]),
     ],
 )
 def test_a_program_that_a_rank_starts_is_no_rank(

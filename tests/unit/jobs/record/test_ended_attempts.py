@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from capsules import make_capsule
@@ -27,6 +28,7 @@ from prismdbg.log.summary import summarized
 SEGMENT_BYTES = 1 << 13
 STEPS = 6
 NO_SUCH_PID = 2**22 + 1
+BEGAN_NS = TinyLog.WALL_OFFSET_NS + 1  # all of them wrote later
 KEPT = {"states/{}/4/tensors.safetensors", "checkpoints/{}/4.0/images/core.img", "ranks/{}/payload.00009.seg"}
 
 
@@ -46,6 +48,7 @@ def attempt(
     agent: int = 0,
     worker: int = 0,
     code: int = 1,
+    started_ns: int = BEGAN_NS,
 ) -> str:
     """Each step in a segment of its own. It ended with that exit code, unless it is alive. agent, worker: when these
     processes of torchrun began; 0: not known."""
@@ -60,7 +63,12 @@ def attempt(
             log.note("incident", text="RuntimeError: on purpose", moment=f"{STEPS - 1}.1", exception="RuntimeError")
         log.note("exit", code=code)
     started = {"TORCHELASTIC_RUN_ID": job, "TORCHELASTIC_RESTART_COUNT": str(number if restarted else 0)}
-    about = {"rank": rank, "pid": os.getpid() if alive else NO_SUCH_PID, "environment": started}
+    about = {
+        "rank": rank,
+        "started_ns": started_ns,
+        "pid": os.getpid() if alive else NO_SUCH_PID,
+        "environment": started,
+    }
     about |= {"agent": [7, agent], "worker": [8, worker]} if agent else {}
     write_json(log.folder / "rank.json", about)
     for path in KEPT:
@@ -186,16 +194,61 @@ def test_restarts_end_with_an_attempt_that_ends_well(tmp_path: Path, job: subpro
     assert [kept_of(run, name) for name in names] == [set(), KEPT, KEPT, set(), KEPT, KEPT]
 
 
-def test_a_worker_that_ends_well_is_restarted_when_another_one_fails(
-    tmp_path: Path, job: subprocess.Popen[bytes]
-) -> None:
+@pytest.fixture
+def restarts_of_what_ended_well(tmp_path: Path) -> list[str]:
     """It had finished, or saves and exits with 0 when torchrun sends SIGTERM. A later launch counts from 0."""
     run = RunFolder(tmp_path)
-    watch = supervisor(run, job)
     names = [attempt(run, number, agent=1, worker=2 + number, code=0) for number in range(4)]
-    names += [attempt(run, number, restarted=False, agent=1, worker=2 + number, code=0) for number in range(4, 7)]
+    return names + [attempt(run, number, restarted=False, agent=1, worker=2 + number, code=0) for number in range(4, 7)]
+
+
+def test_a_worker_that_ends_well_is_restarted_when_another_one_fails(
+    restarts_of_what_ended_well: list[str], tmp_path: Path, job: subprocess.Popen[bytes]
+) -> None:
+    run = RunFolder(tmp_path)
+    watch = supervisor(run, job)
+    for number in range(4):
+        attempt(run, number, rank=1, agent=1, worker=12 + number)
     look(watch)
-    assert [kept_of(run, name) for name in names] == [set(), set(), *[KEPT] * 5]
+    assert [kept_of(run, name) for name in restarts_of_what_ended_well] == [set(), set(), *[KEPT] * 5]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {},
+        {"code": 0},
+        {"started_ns": 2 * BEGAN_NS},  # of the next training
+        {"agent": 2},
+        {"alive": True},
+    ],
+)
+def test_a_training_that_ends_well_is_not_restarted_by_the_next_one(
+    other: dict[str, Any], tmp_path: Path, job: subprocess.Popen[bytes]
+) -> None:
+    """torch's `elastic_launch` in a loop: the next one fails before it communicates, and is restarted."""
+    run = RunFolder(tmp_path)
+    watch = supervisor(run, job)
+    names = [attempt(run, 0, agent=1, worker=2, code=0)]
+    names += [attempt(run, number, agent=1, worker=2 + number) for number in (1, 2, 3)]
+    if other:
+        attempt(run, 0, rank=1, **{"agent": 1, "worker": 12, **other})
+    look(watch)
+    assert [kept_of(run, name) for name in names] == [KEPT, set(), KEPT, KEPT]
+
+
+def test_a_training_that_ends_well_is_not_restarted_by_one_that_had_failed(
+    tmp_path: Path, job: subprocess.Popen[bytes]
+) -> None:
+    run = RunFolder(tmp_path)
+    watch = supervisor(run, job)
+    attempt(run, 0, rank=1, agent=1, worker=1)  # of the training before
+    later_ns = 2 * BEGAN_NS
+    name = attempt(run, 0, agent=1, worker=2, code=0, started_ns=later_ns)
+    for number in (1, 2):
+        attempt(run, number, agent=1, worker=2 + number, started_ns=later_ns)
+    look(watch)
+    assert kept_of(run, name) == KEPT
 
 
 def test_restarts_that_a_torchrun_below_torchrun_counts(tmp_path: Path, job: subprocess.Popen[bytes]) -> None:

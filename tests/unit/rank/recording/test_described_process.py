@@ -13,7 +13,7 @@ import pytest
 from prismdbg.capsule import json_text
 from prismdbg.capsule.rank_json import RankJson, read_rank, variables_of
 from prismdbg.rank.program import process_runs
-from prismdbg.rank.recording import recorded_rank
+from prismdbg.rank.recording import process_tree, recorded_rank
 from prismdbg.rank.recording.inputs import opened_files, started_in
 from prismdbg.rank.recording.inputs.opened_files import OpenedFiles
 from prismdbg.rank.recording.recorded_rank import describe_process
@@ -45,6 +45,7 @@ def test_variables_that_the_program_set_itself_are_told_apart(tmp_path: Path, mo
         monkeypatch.delenv(name)
     for name, value in {"STAYS": "1", "CHANGES": "4", "PYTHONPATH": "/code", "MADE_SESSION_ID": "5"}.items():
         monkeypatch.setenv(name, value)
+    process_tree.tell_those_below()  # not the program's
     rank = described(tmp_path)
     assert rank["environment"] == {"STAYS": "1", "GOES": "2", "CHANGES": "3", "PYTHONPATH": "/code"}
     assert rank["variables_set"] == {"CHANGES": "4", "MADE_SESSION_ID": "5"}

@@ -76,7 +76,9 @@ def test_a_rank_above(about: dict[str, Any], rank: int, world_size: int, above: 
         ({"place": HERE}, 1, 2, 1),
         ({"place": HERE, "world_size": 4}, 0, 2, 1),
         ({"place": GIVEN}, 0, 2, 1),  # a helper of it inherits this
-        ({}, 0, 2, None),  # that rank had no group yet
+        ({"given_place": HERE}, 0, 2, None),  # that rank had no group yet: it has trained alone, and starts the job
+        ({"given_place": HERE}, 1, 2, None),
+        ({}, 0, 2, 1),  # a helper that inherits this, and meets elsewhere
         ({"given_place": "localhost:29501"}, 0, 2, 1),
         ({"left_ticks": own_start_ticks()}, 1, 2, None),  # it had destroyed its groups
         ({"left_ticks": own_start_ticks()}, 0, 1, 1),
@@ -86,7 +88,8 @@ def test_a_rank_above(about: dict[str, Any], rank: int, world_size: int, above: 
 def test_a_rank_above_one_with_a_group(
     about: dict[str, Any], rank: int, world_size: int, above: int | None, config: RankConfig, group_at: str
 ) -> None:
-    marked(config, 5, **{**about, "place": group_at if about.get("place") == HERE else about.get("place", "")})
+    placed: dict[str, Any] = {name: group_at if value == HERE else value for name, value in about.items()}
+    marked(config, 5, **placed)
     assert process_tree.rank_above(config, rank, world_size) == above
 
 
@@ -102,6 +105,18 @@ def test_where_no_variable_names_a_place_it_is_not_the_same(
     mark.unlink()
     marked(config, 5, given_place="")
     assert process_tree.rank_above(config, 0, 2) == 1
+
+
+def test_a_process_that_trains_alone_and_then_spawns_the_job_is_above_ranks(
+    config: RankConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its child with its own rank number is one of them, too."""
+    store = dist.TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
+    monkeypatch.setenv("MASTER_PORT", str(store.port))
+    marked(config, 5, rank=0, given_place=process_tree._given_place())
+    dist.init_process_group("gloo", store=store, rank=0, world_size=1)
+    assert process_tree.rank_above(config, 0, 2) is None
+    dist.destroy_process_group()
 
 
 def test_ranks_meet_at_the_address_of_their_store() -> None:
@@ -134,9 +149,37 @@ def test_a_rank_marks_itself(config: RankConfig, monkeypatch: pytest.MonkeyPatch
     assert process_tree.has_ranks_below(config)
 
 
+@pytest.mark.parametrize("namespace", [None, 1])
+def test_a_rank_above_is_known_after_the_process_between_has_ended(
+    namespace: int | None, config: RankConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of a program in the background: the shell that started it has ended. It is none above itself, as after
+    `os.execv`."""
+    monkeypatch.setenv(process_tree.VARIABLE, "")
+    marked(config, os.getpid(), process=[os.getpid(), start_ticks(os.getpid())], rank=0)
+    marked(config, os.getppid())
+    monkeypatch.setattr(process_tree, "ancestors", list)
+    process_tree.tell_those_below()
+    assert process_tree.rank_above(config, 1, 2) is None
+    with monkeypatch.context() as at_the_parent:
+        at_the_parent.setattr(process_tree, "_this", lambda: PARENT)
+        at_the_parent.setattr(process_tree, "_namespace", lambda: namespace or Path("/proc/self/ns/pid").stat().st_ino)
+        process_tree.tell_those_below()
+    assert process_tree.rank_above(config, 1, 2) == (None if namespace else 1)
+
+
+def test_what_is_told_to_those_below_is_of_a_bounded_length(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where each process starts the next one, for weeks."""
+    monkeypatch.setenv(process_tree.VARIABLE, "")
+    for pid in [*range(100), 98, 99]:
+        monkeypatch.setattr(process_tree, "_this", lambda pid=pid: [pid, 1])
+        process_tree.tell_those_below()
+    told = os.environ[process_tree.VARIABLE].split()
+    assert [name.split("-")[0] for name in told] == [str(pid) for pid in range(36, 100)]
+
+
 def test_a_rank_may_destroy_its_groups_and_make_others(config: RankConfig) -> None:
     process_tree.mark_without_group(config)
-    process_tree.mark_with_group(config, 1, 2)
     assert not list(Path(config.socket_dir).iterdir()), "it was no rank"
     process_tree.mark(config, 1, 2)
     (mark,) = Path(config.socket_dir).iterdir()
@@ -146,6 +189,16 @@ def test_a_rank_may_destroy_its_groups_and_make_others(config: RankConfig) -> No
     assert own_start_ticks() <= left <= process_tree._now_ticks()
     process_tree.mark_with_group(config, 0, 1)
     assert json.loads(mark.read_text()) == {**had, "rank": 0, "world_size": 1}
+
+
+def test_what_has_made_a_group_is_a_rank_before_it_communicates(config: RankConfig, group_at: str) -> None:
+    """Unless a rank has started it."""
+    above = marked(config, 5)
+    process_tree.mark_with_group(config, 0, 1)
+    assert not process_tree._own_mark(config).exists()
+    above.unlink()
+    process_tree.mark_with_group(config, 0, 1)
+    assert json.loads(process_tree._own_mark(config).read_text())["place"] == group_at
 
 
 def test_a_rank_without_a_folder_for_its_mark_goes_on(config: RankConfig) -> None:
