@@ -13,8 +13,11 @@ from torch.distributed._functional_collectives import allow_inflight_collective_
 
 from prismdbg.model.collective import Failure
 from prismdbg.model.ops import OPS
-from prismdbg.rank.c10d import works
-from prismdbg.rank.c10d.works import AnySourceWork, BackendWork, Completion, UnwaitedWorks, finished
+from prismdbg.rank.c10d import backend_work, unwaited_works
+from prismdbg.rank.c10d.backend_work import AnySourceWork, BackendWork
+from prismdbg.rank.c10d.completion import Completion
+from prismdbg.rank.c10d.unwaited_works import UnwaitedWorks
+from prismdbg.rank.c10d.works import finished
 
 
 class Inner:
@@ -81,8 +84,8 @@ def made(kind: type[BackendWork], inner: Inner, recorder: Any, record_id: int = 
 def alive(monkeypatch: pytest.MonkeyPatch) -> UnwaitedWorks:
     """Works that this file makes count as those of torch's Python functions."""
     found = UnwaitedWorks()
-    monkeypatch.setattr(works, "_alive", found)
-    monkeypatch.setattr(works, "PYTHON_CALLERS", (__file__,))
+    monkeypatch.setattr(backend_work, "_alive", found)
+    monkeypatch.setattr(unwaited_works, "PYTHON_CALLERS", (__file__,))
     return found
 
 
@@ -164,7 +167,7 @@ def test_dropped_works_are_forgotten(alive: UnwaitedWorks) -> None:
 
 
 def test_works_that_cpp_asked_for_wait_for_it(alive: UnwaitedWorks, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(works, "PYTHON_CALLERS", ("/torch/distributed/distributed_c10d.py",))
+    monkeypatch.setattr(unwaited_works, "PYTHON_CALLERS", ("/torch/distributed/distributed_c10d.py",))
     recorder = Recorder()
     for _ in range(alive.MANY + 2):
         made(BackendWork, Inner(), recorder)
@@ -193,5 +196,5 @@ def test_a_work_that_was_let_go_and_one_of_a_replay_have_a_future() -> None:
     released = made(BackendWork, Inner(), Recorder())
     assert released.release() and released.get_future().value() == released.result() == []
     spec = next(spec for spec in OPS.values() if spec.is_from_any)
-    replayed: Any = works.dist.Work.unbox(finished(SimpleNamespace(spec=spec, outputs=["received"]), 2))  # type: ignore[arg-type]
+    replayed: Any = torch.distributed.Work.unbox(finished(SimpleNamespace(spec=spec, outputs=["received"]), 2))  # type: ignore[arg-type]
     assert replayed.get_future().value() == replayed.result() == ["received"] and replayed._source_rank() == 2
