@@ -63,7 +63,7 @@ class BackendWork(dist.Work):  # type: ignore[misc]
         self._completion = completion
         self._group = call.group if call is not None else None
         self._is_on_device = call is not None and call.device != "cpu"
-        _alive.add(self)
+        _alive.add(self, 1 if call is None else len(call.outputs))
 
     @not_compiled
     def wait(self, timeout: timedelta | None = None) -> bool:
@@ -79,26 +79,36 @@ class BackendWork(dist.Work):  # type: ignore[misc]
                 self._inner, self._outputs = None, self._completion.outputs
             else:
                 self._end(self._completion)
-        _alive.discard(self)
+        self._discard_waited()
         return True
+
+    def _discard_waited(self) -> None:
+        """The backend takes its own work out of torch's registry, which holds this one."""
+        super().synchronize()
+        _alive.discard_waited(self)
 
     def _end(self, completion: Completion) -> None:
         completion.done()
 
+    @not_compiled
     def synchronize(self) -> None:
-        self._order("synchronize")
-
-    def block_current_stream(self) -> None:
-        self._order("block_current_stream")
+        if self._order("synchronize"):
+            self._discard_waited()
 
     @not_compiled
-    def _order(self, name: str) -> None:
-        """Puts the calling thread's stream behind the transfer. Without tensors the host may have to wait, too."""
+    def block_current_stream(self) -> None:
+        if self._order("block_current_stream"):
+            _alive.discard(self)
+
+    def _order(self, name: str) -> bool:
+        """Puts the calling thread's stream behind the transfer. Without tensors the host may have to wait, too. Whether
+        this ends the call."""
         if self._inner is not None and self._completion is not None:
             getattr(self._inner, name)()
-            if self._is_on_device or self._inner.is_completed():
-                self._end(self._completion)
-                _alive.discard(self)
+            if not self._is_on_device and not self._inner.is_completed():
+                return False
+            self._end(self._completion)
+        return True
 
     @not_compiled
     def is_completed(self) -> bool:
@@ -107,7 +117,7 @@ class BackendWork(dist.Work):  # type: ignore[misc]
         completed = bool(self._inner.is_completed())
         if completed and _result_of(self._inner) == _SUCCESS:
             self._see(self._completion)
-            _alive.discard_seen(self)
+            _alive.discard(self)
         return completed
 
     def _see(self, completion: Completion) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import weakref
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -43,6 +44,8 @@ class Inner:
         future: Any = torch.futures.Future()
         future.set_result(self._result)
         return future
+
+    def block_current_stream(self) -> None: ...
 
     def get_future(self) -> Any:
         future: Any = torch.futures.Future()
@@ -190,6 +193,23 @@ def test_works_in_the_registry_of_torch_wait_for_it(alive: UnwaitedWorks) -> Non
     del kept
     gc.collect()
     assert first() is None
+
+
+@pytest.mark.usefixtures("alive")
+@pytest.mark.parametrize("end", [BackendWork.get_future, BackendWork.block_current_stream])
+def test_torch_still_waits_for_what_it_registered(end: Callable[[BackendWork], object]) -> None:
+    """It takes out only works that were waited for."""
+    with allow_inflight_collective_as_graph_input_ctx():
+        work = made(BackendWork, Inner(), Recorder())
+        seen = weakref.ref(work)
+        end(work)
+        del work
+        gc.collect()
+        kept = seen()
+        assert kept is not None and kept.wait()
+        del kept
+    gc.collect()
+    assert seen() is None
 
 
 def test_a_work_that_was_let_go_and_one_of_a_replay_have_a_future() -> None:
