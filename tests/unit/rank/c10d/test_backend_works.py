@@ -25,8 +25,16 @@ class Inner:
     """As NCCL's in torch 2.11, whose binding cannot give an exception to Python. result: of `c10d::WorkResult`, None
     where the backend does not tell."""
 
-    def __init__(self, *, is_broken: bool = False, result: int | None = 0, error: Exception | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        is_broken: bool = False,
+        result: int | None = 0,
+        error: Exception | None = None,
+        has_future: bool = True,
+    ) -> None:
         self.is_broken = is_broken
+        self._has_future = has_future
         self._result = result
         self._error = error
 
@@ -48,6 +56,8 @@ class Inner:
     def block_current_stream(self) -> None: ...
 
     def get_future(self) -> Any:
+        if not self._has_future:
+            raise RuntimeError("Work::getFuture not implemented.")
         future: Any = torch.futures.Future()
         if self._error is None:
             future.set_result([])
@@ -139,6 +149,15 @@ def test_a_dropped_work_that_failed_is_recorded_so(is_polled: bool) -> None:
     del work
     made(BackendWork, Inner(), recorder, 1)
     assert recorder.complete_ids == [0] and recorder.failures == [Failure("RuntimeError", str(FAILED), False)]
+
+
+@pytest.mark.usefixtures("alive")
+def test_a_dropped_work_failed_if_its_result_says_so() -> None:
+    recorder = Recorder()
+    made(BackendWork, Inner(result=2, has_future=False), recorder, 0)
+    made(BackendWork, Inner(), recorder, 1)
+    (failure,) = recorder.failures
+    assert recorder.complete_ids == [0] and failure is not None and failure.type == "DistBackendError"
 
 
 @pytest.mark.usefixtures("alive")
