@@ -3,6 +3,7 @@
 // Its device has the host's memory. What is put on a stream happens only when the test lets the stream go on (`fake_run`),
 // so that a test decides what is done when. The kernel is not run: its sums are worked out here, as its source says; `make
 // gpu` compares the real one with the host. Numbers and functions are those of cuda.h.
+#include <atomic>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -10,6 +11,7 @@
 #include <functional>
 #include <map>
 #include <mutex>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -40,6 +42,8 @@ bool is_capturing = false;
 thread_local std::vector<void*> contexts;
 uint64_t host_allocations = 0;
 bool refuses_host_memory = false;
+std::atomic<bool> holds_host_memory{false};
+std::atomic<int> making{0};  // threads that are given memory of the host now
 
 int later(void* stream, std::function<bool()> what) {
   if (contexts.empty()) {
@@ -136,6 +140,11 @@ int cuMemcpyDtoHAsync_v2(void* to, uint64_t from, size_t size_bytes, void* strea
   return later(stream, [=] { return std::memcpy(to, reinterpret_cast<void*>(from), size_bytes), true; });
 }
 int cuMemHostAlloc(void** data, size_t size_bytes, unsigned) {
+  ++making;
+  while (holds_host_memory) {
+    std::this_thread::yield();
+  }
+  --making;
   const std::lock_guard<std::recursive_mutex> lock(mutex);
   ++host_allocations;
   if (refuses_host_memory) {
@@ -193,6 +202,8 @@ void fake_refuse_host_memory(bool refuses) {
   const std::lock_guard<std::recursive_mutex> lock(mutex);
   refuses_host_memory = refuses;
 }
+void fake_hold_host_memory(bool holds) { holds_host_memory = holds; }
+int fake_making() { return making; }
 uint64_t fake_host_allocations() {
   const std::lock_guard<std::recursive_mutex> lock(mutex);
   return host_allocations;

@@ -8,11 +8,13 @@
 #include <cmath>
 #include <cstring>
 #include <functional>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "device/pinned_memory.h"
 #include "device/watch.h"
 
 extern "C" {
@@ -20,7 +22,11 @@ void fake_run(int device, void* stream);
 void fake_put(int device, void* stream, int* counter);
 void fake_fail(bool of_events, bool of_launches);
 void fake_refuse_host_memory(bool refuses);
+void fake_hold_host_memory(bool holds);
+int fake_making();
 uint64_t fake_host_allocations();
+int cuCtxPushCurrent_v2(void* context);
+int cuCtxPopCurrent_v2(void** context);
 int fake_contexts();
 }
 
@@ -249,6 +255,43 @@ void what_never_comes_is_not_waited_for() {
   fake_run(0, stream(1));
 }
 
+// The driver takes long to make a buffer of all the room. Who wants it, too, waits until it is given back or refused.
+void a_buffer_in_the_making_is_waited_for() {
+  for (const bool is_refused : {false, true}) {
+    PinnedMemory memory;
+    const auto take = [&](std::chrono::milliseconds patience) {
+      cuCtxPushCurrent_v2(stream(1));
+      const auto taken = memory.take(size_t{512} << 20, std::chrono::steady_clock::now() + patience);
+      cuCtxPopCurrent_v2(nullptr);
+      return taken;
+    };
+    std::optional<PinnedBuffer> first, second;
+    std::atomic<bool> is_waiting{false};
+    fake_hold_host_memory(true);
+    fake_refuse_host_memory(is_refused);
+    std::thread maker([&] { first = take(60s); });
+    wait_for([] { return fake_making() == 1; }, "the driver makes it");
+    const auto began = std::chrono::steady_clock::now();
+    const bool is_early = take(500ms) || std::chrono::steady_clock::now() - began < 400ms;
+    std::thread waiter([&] {
+      is_waiting = true;
+      second = take(60s);
+    });
+    wait_for([&] { return is_waiting.load(); }, "a thread's begin");
+    fake_hold_host_memory(false);
+    maker.join();
+    fake_refuse_host_memory(false);
+    if (first) {
+      memory.give_back(*first);
+    }
+    waiter.join();
+    expect(!is_early, "it was not waited for");
+    expect(first.has_value() != is_refused, "the driver is another");
+    expect(second || is_refused, "what was given back is not used");
+    expect(std::chrono::steady_clock::now() - began < 30s, "nobody was told");
+  }
+}
+
 // Two threads with Python's lock want room, while it is full: neither holds the other.
 void threads_with_pythons_lock_go_on() {
   auto& watch = *new DeviceWatch();  // its thread runs until the process ends
@@ -318,6 +361,7 @@ PyMethodDef methods[] = {
     {"room_is_bounded_and_used_again", run<room_is_bounded_and_used_again>, METH_NOARGS, ""},
     {"no_room_is_waited_for_once", run<no_room_is_waited_for_once>, METH_NOARGS, ""},
     {"what_never_comes_is_not_waited_for", run<what_never_comes_is_not_waited_for>, METH_NOARGS, ""},
+    {"a_buffer_in_the_making_is_waited_for", run<a_buffer_in_the_making_is_waited_for>, METH_NOARGS, ""},
     {"threads_with_pythons_lock_go_on", run<threads_with_pythons_lock_go_on>, METH_NOARGS, ""},
     {"the_end_is_bounded", run<the_end_is_bounded>, METH_NOARGS, ""},
     {nullptr, nullptr, 0, nullptr},

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from prismdbg.rank.c10d.works import Completion
+from prismdbg.rank.c10d.completion import Completion
 
 
 @dataclass(slots=True)

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import torch
 import torch.distributed as dist
 
+from prismdbg.rank.c10d.unwaited_works import KeptWorks
 from prismdbg.rank.program.not_compiled import not_compiled
 
 
@@ -58,15 +59,25 @@ class WatchedWork(dist.Work):  # type: ignore[misc]
         self._source = source
         self._is_waited_for = False
         self._future: Any = None
-        _alive.add(self)
+        _alive.add(self, len(outputs))
 
     @not_compiled
     def wait(self, timeout: timedelta | None = None) -> bool:
         if self._devices or not self._is_waited_for:  # each stream of a device waits for itself
             self._is_waited_for = True
             self._watcher.wait()
-        _alive.discard(self)
+        self._discard_waited()
         return True
+
+    @not_compiled
+    def synchronize(self) -> None:
+        if self._devices:
+            self._watcher.wait()
+        self._discard_waited()
+
+    def _discard_waited(self) -> None:
+        super().synchronize()
+        _alive.discard_waited(self)
 
     @not_compiled
     def is_completed(self) -> bool:
@@ -99,4 +110,4 @@ class WatchedWork(dist.Work):  # type: ignore[misc]
     source_rank = _source_rank
 
 
-_alive: set[WatchedWork] = set()
+_alive = KeptWorks()

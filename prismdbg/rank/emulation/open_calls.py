@@ -23,8 +23,8 @@ from prismdbg.capsule.log.format import StepSource
 from prismdbg.errors import UsageError
 from prismdbg.rank.c10d.call import Call
 from prismdbg.rank.c10d.caller import PYTHON_CALLERS, calling_file
+from prismdbg.rank.c10d.completion import Completion
 from prismdbg.rank.c10d.watched_work import WatchedWork, Watcher
-from prismdbg.rank.c10d.works import Completion
 from prismdbg.rank.emulation.backend_load import Carrier
 from prismdbg.rank.emulation.clocks import SharedProcessor, Timer, WallClock
 from prismdbg.rank.emulation.device_calls import is_blocking_wait, runs_on_stream

@@ -9,8 +9,8 @@ from typing import Any
 import torch.distributed as dist
 
 from prismdbg.rank.c10d.call import Call
+from prismdbg.rank.c10d.completion import Completion
 from prismdbg.rank.c10d.watched_work import WatchedWork
-from prismdbg.rank.c10d.works import Completion
 from prismdbg.rank.recording.python_recorder import PythonRecorder
 from prismdbg.rank.tracing import tracer
 

@@ -10,7 +10,7 @@ from prismdbg.capsule.log import format as fmt
 from prismdbg.capsule.log.notes import DEVICE_WAITS
 from prismdbg.model.collective import Identity
 from prismdbg.rank.c10d.call import Call, Redispatch, identity_key
-from prismdbg.rank.c10d.works import Completion
+from prismdbg.rank.c10d.completion import Completion
 from prismdbg.rank.emulation import real_calls
 from prismdbg.rank.emulation.issued import Facts
 from prismdbg.rank.emulation.notes import noise_note, parts_note

@@ -21,9 +21,10 @@ from prismdbg.model.dtypes import REDUCE_OPS
 from prismdbg.model.moment import Moment
 from prismdbg.rank.c10d import fingerprint, kernels, sketches, together
 from prismdbg.rank.c10d.call import Call, Redispatch, metas
+from prismdbg.rank.c10d.completion import Completion
 from prismdbg.rank.c10d.counters import Counters
 from prismdbg.rank.c10d.sparse import dense_parts
-from prismdbg.rank.c10d.works import Completion, wrap
+from prismdbg.rank.c10d.works import wrap
 from prismdbg.rank.program.interruptions import is_for_the_program
 from prismdbg.rank.program.isolation import ours
 from prismdbg.rank.program.stderr import say

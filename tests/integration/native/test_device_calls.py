@@ -128,6 +128,29 @@ def test_a_work_that_torch_registered_is_there_to_be_waited_for(first: Callable[
     assert one.found == [] and len(one.calls) == 100
 
 
+@pytest.mark.parametrize("kernels", ["native", "python"])
+@pytest.mark.parametrize(
+    ("scenario", "held"),
+    [("waited_in_the_registry", 0), ("synchronized_in_the_registry", 0), ("by_future_in_the_registry", 100)],
+)
+def test_torch_and_the_program_may_both_wait_for_a_work(
+    first: Callable[..., First], scenario: str, held: int, kernels: str
+) -> None:
+    """As of a backend's own work, torch no longer holds it once it was waited for; it does where a future was taken."""
+    assert first(scenario, kernels).found == [held, 0, []]
+
+
+@pytest.mark.parametrize("kernels", ["native", "python"])
+def test_torch_may_wait_for_a_work_that_it_registered_before(first: Callable[..., First], kernels: str) -> None:
+    assert first("waited_out_of_the_registry", kernels).found == [0, []]
+
+
+@pytest.mark.parametrize("kernels", ["native", "python"])
+def test_a_work_of_two_tensors_is_waited_for_twice(first: Callable[..., First], kernels: str) -> None:
+    one = first("functional_of_two", kernels)
+    assert one.found == [0, []] and len(one.calls) == 1
+
+
 @pytest.mark.parametrize(("kernels", "most"), [("native", 0), ("python", 2)])
 def test_works_that_the_program_never_waits_for_are_let_go(
     first: Callable[..., First], kernels: str, most: int
@@ -137,8 +160,11 @@ def test_works_that_the_program_never_waits_for_are_let_go(
 
 
 @pytest.mark.parametrize("kernels", ["native", "python"])
-def test_a_work_that_was_seen_complete_keeps_no_tensor(first: Callable[..., First], kernels: str) -> None:
-    assert first("polled_and_dropped", kernels).found is False
+@pytest.mark.parametrize("scenario", ["polled_and_dropped", "polled_and_dropped_of_the_group"])
+def test_a_work_that_was_seen_complete_keeps_no_tensor(
+    first: Callable[..., First], scenario: str, kernels: str
+) -> None:
+    assert first(scenario, kernels).found is False
 
 
 def test_nothing_is_read_while_a_graph_captures(first: Callable[..., First]) -> None:

@@ -22,6 +22,7 @@ SCENARIOS = (
     "room_is_bounded_and_used_again",
     "no_room_is_waited_for_once",
     "what_never_comes_is_not_waited_for",
+    "a_buffer_in_the_making_is_waited_for",
     "threads_with_pythons_lock_go_on",
     "the_end_is_bounded",
 )

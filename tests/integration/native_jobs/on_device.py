@@ -6,13 +6,14 @@ from __future__ import annotations
 import gc
 import sys
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import rank
 import torch
 import torch.distributed as dist
 from rank import ARGUMENTS, FOLDER, RANK, WORLD
+from torch._C._distributed_c10d import _get_work_registry_size
 from torch.distributed._functional_collectives import allow_inflight_collective_as_graph_input_ctx
 from torch.utils import backend_registration
 
@@ -139,6 +140,55 @@ def many_in_the_registry() -> list[Any]:
     return recorder.in_flight()
 
 
+def in_the_registry(end: Callable[[Any], object]) -> list[Any]:
+    """How many works torch still holds when the program has ended and dropped each, and what is left when torch has
+    waited for all of them, too."""
+    fake_nccl.complete()
+    there = [tensor() for _ in range(100)]
+    with allow_inflight_collective_as_graph_input_ctx():
+        for each in there:
+            end(dist.all_reduce(each, async_op=True))
+        gc.collect()
+        held = _get_work_registry_size()
+        for each in there:
+            torch.ops._c10d_functional.wait_tensor(each)
+    return [held, _get_work_registry_size(), recorder.in_flight()]
+
+
+def waited_in_the_registry() -> list[Any]:
+    return in_the_registry(lambda work: work.wait())
+
+
+def synchronized_in_the_registry() -> list[Any]:
+    return in_the_registry(lambda work: work.synchronize())
+
+
+def by_future_in_the_registry() -> list[Any]:
+    return in_the_registry(lambda work: work.get_future().wait())
+
+
+def waited_out_of_the_registry() -> list[Any]:
+    """Where torch registers no works any more, it takes none out, either."""
+    there = tensor()
+    with allow_inflight_collective_as_graph_input_ctx():
+        work = dist.all_reduce(there, async_op=True)
+    work.wait()
+    del work
+    gc.collect()
+    torch.ops._c10d_functional.wait_tensor(there)
+    return [_get_work_registry_size(), recorder.in_flight()]
+
+
+def functional_of_two() -> list[Any]:
+    """C++ waits for one Work by each of its tensors."""
+    there = [tensor(), tensor()]
+    torch.ops._c10d_functional.all_reduce_coalesced_(there, "sum", dist.group.WORLD.group_name)
+    gc.collect()
+    for each in there:
+        torch.ops._c10d_functional.wait_tensor(each)
+    return [_get_work_registry_size(), recorder.in_flight()]
+
+
 def dropped() -> list[int]:
     """The program never waits: what it has dropped is kept no longer than needed."""
     sent = [tensor() for _ in range(500)]
@@ -151,15 +201,24 @@ def dropped() -> list[int]:
     return [len(recorder.in_flight()), sum(each() is not None for each in alive)]
 
 
-def polled_and_dropped() -> bool:
+def kept_after_a_poll(issue: Callable[[torch.Tensor], Any]) -> bool:
     """Whoever saw that a work is complete need not wait for it."""
     fake_nccl.complete()
     given = tensor()
     alive = weakref.ref(given)
-    assert dist.all_reduce(given, async_op=True).is_completed()
+    assert issue(given).is_completed()
     del given
     reads.clear()
     return alive() is not None
+
+
+def polled_and_dropped() -> bool:
+    return kept_after_a_poll(lambda given: dist.all_reduce(given, async_op=True))
+
+
+def polled_and_dropped_of_the_group() -> bool:
+    """The program asks the group itself, as C++ does."""
+    return kept_after_a_poll(lambda given: dist.group.WORLD.allreduce([given]))
 
 
 def captured() -> list[Any]:

@@ -67,7 +67,7 @@ IN_THE_PYTHON_RECORDER = {
     f"{RANK}.c10d.kernels:Call": "both",
     f"{RANK}.recording.python_recorder:python_stack": "log",
     f"{RANK}.recording.python_recorder:wrap": "log",
-    f"{RANK}.c10d.works:Completion.__init__": "log",
+    f"{RANK}.c10d.completion:Completion.__init__": "log",
     f"{RANK}.c10d.counters:Counters.issue": "log",
     f"{RANK}.c10d.counters:Counters.begin_step": "log",
     f"{RANK}.recording.log_writer:LogWriter.text": "log",

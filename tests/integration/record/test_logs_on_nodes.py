@@ -107,7 +107,9 @@ def test_the_logs_of_a_killed_supervisor_are_named_and_copied_by_hand(tmp_path: 
         elsewhere = other.prismdbg("publish", two.run.path)
         assert elsewhere.code != 0 and f"node {lost.name}: " in elsewhere.err, elsewhere.err
         early = lost.prismdbg("publish", two.run.path)
-        assert early.code == 0 and "still runs" in early.err and kept(two, lost) == [folder], early.err
+        assert early.code == 0 and "rank 2, rank 3 still run: RUN has" in early.err and kept(two, lost) == [folder], (
+            early.err
+        )
         last = max(steps(two).values()) + 20
         two.end_at(last)
         assert two.part(other).wait(BOUND_S).code == 0, two.output

@@ -97,6 +97,13 @@ int32_t RecordingWork::source() const {
 }
 
 bool RecordingWork::wait(std::chrono::milliseconds timeout) {
+  const bool done = wait_recorded(timeout);
+  // The backend takes its own work out of torch's registry, which holds this one.
+  Work::synchronize();
+  return done;
+}
+
+bool RecordingWork::wait_recorded(std::chrono::milliseconds timeout) {
   if (pending_->is_rescued()) {
     return true;
   }
@@ -150,14 +157,14 @@ std::vector<at::Tensor> RecordingWork::result() {
 }
 
 void RecordingWork::synchronize() {
-  if (pending_->is_rescued()) {
-    return;
+  if (!pending_->is_rescued()) {
+    inner_->synchronize();
+    if (!pending_->on_host() || (inner_->isCompleted() && !inner_->exception())) {
+      pending_->finish(Status::ok, source());
+      pending_->hold_back();
+    }
   }
-  inner_->synchronize();
-  if (!pending_->on_host() || (inner_->isCompleted() && !inner_->exception())) {
-    pending_->finish(Status::ok, source());
-    pending_->hold_back();
-  }
+  Work::synchronize();
 }
 
 void RecordingWork::blockCurrentStream() {

@@ -30,6 +30,7 @@ class RecordingWork : public c10d::Work {
   uint64_t getSequencenumber() const override;
 
  private:
+  bool wait_recorded(std::chrono::milliseconds timeout);
   void follow_future();
   int32_t source() const;
 

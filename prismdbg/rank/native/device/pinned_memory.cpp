@@ -28,18 +28,22 @@ std::optional<PinnedBuffer> PinnedMemory::take(size_t size_bytes, Deadline deadl
   {
     std::unique_lock<std::mutex> lock(mutex_);
     std::optional<PinnedBuffer> found;
-    given_back_.wait_until(lock, is_stuck_ || !may_come_locked(wanted) ? Deadline::min() : deadline,
-                           [&] { return (found = find_locked(wanted)) || has_room_locked(wanted); });
+    given_back_.wait_until(lock, is_stuck_ ? Deadline::min() : deadline, [&] {
+      return (found = find_locked(wanted)) || has_room_locked(wanted) || !may_come_locked(wanted);
+    });
     if (found || !has_room_locked(wanted)) {
       return found;
     }
     total_bytes_ += wanted;
+    making_.insert(wanted);
   }
   PinnedBuffer made{nullptr, wanted};
   const bool is_made = driver()->allocate_host(&made.data, wanted, kCuHostPortable) == kCuSuccess;
   const std::lock_guard<std::mutex> lock(mutex_);
+  making_.erase(making_.find(wanted));
   if (!is_made) {
     total_bytes_ -= wanted;
+    given_back_.notify_all();  // there is room again, and who waited for this one does so in vain
     return std::nullopt;
   }
   largest_bytes_ = std::max(largest_bytes_, wanted);
@@ -66,7 +70,8 @@ bool PinnedMemory::has_room_locked(size_t taken_bytes) const {
 
 // Where smaller buffers have taken all the room, a larger one never comes, though all of them are given back.
 bool PinnedMemory::may_come_locked(size_t taken_bytes) const {
-  return taken_bytes <= largest_bytes_ || has_room_locked(taken_bytes);
+  const size_t in_the_making = making_.empty() ? 0 : *making_.rbegin();
+  return taken_bytes <= std::max(largest_bytes_, in_the_making) || has_room_locked(taken_bytes);
 }
 
 // The smallest that is large enough, but none that is very much larger while there is room for a new one.

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <vector>
 
 namespace prismdbg {
@@ -39,7 +40,8 @@ class PinnedMemory {
   std::condition_variable given_back_;
   std::vector<PinnedBuffer> free_;
   size_t total_bytes_ = 0;
-  size_t largest_bytes_ = 0;  // of all buffers, also those that somebody has
+  size_t largest_bytes_ = 0;      // of all buffers, also those that somebody has
+  std::multiset<size_t> making_;  // sizes of those that the driver makes now, or refuses
   bool is_stuck_ = false;
 };
 

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import torch
 
-from prismdbg.rank.c10d.works import AnySourceWork, Completion
+from prismdbg.rank.c10d.backend_work import AnySourceWork
+from prismdbg.rank.c10d.completion import Completion
 
 
 class Inner:

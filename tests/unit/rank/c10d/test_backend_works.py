@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import weakref
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,16 +14,27 @@ from torch.distributed._functional_collectives import allow_inflight_collective_
 
 from prismdbg.model.collective import Failure
 from prismdbg.model.ops import OPS
-from prismdbg.rank.c10d import works
-from prismdbg.rank.c10d.works import AnySourceWork, BackendWork, Completion, UnwaitedWorks, finished
+from prismdbg.rank.c10d import backend_work, unwaited_works
+from prismdbg.rank.c10d.backend_work import AnySourceWork, BackendWork
+from prismdbg.rank.c10d.completion import Completion
+from prismdbg.rank.c10d.unwaited_works import UnwaitedWorks
+from prismdbg.rank.c10d.works import finished
 
 
 class Inner:
     """As NCCL's in torch 2.11, whose binding cannot give an exception to Python. result: of `c10d::WorkResult`, None
     where the backend does not tell."""
 
-    def __init__(self, *, is_broken: bool = False, result: int | None = 0, error: Exception | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        is_broken: bool = False,
+        result: int | None = 0,
+        error: Exception | None = None,
+        has_future: bool = True,
+    ) -> None:
         self.is_broken = is_broken
+        self._has_future = has_future
         self._result = result
         self._error = error
 
@@ -41,7 +53,11 @@ class Inner:
         future.set_result(self._result)
         return future
 
+    def block_current_stream(self) -> None: ...
+
     def get_future(self) -> Any:
+        if not self._has_future:
+            raise RuntimeError("Work::getFuture not implemented.")
         future: Any = torch.futures.Future()
         if self._error is None:
             future.set_result([])
@@ -81,8 +97,8 @@ def made(kind: type[BackendWork], inner: Inner, recorder: Any, record_id: int = 
 def alive(monkeypatch: pytest.MonkeyPatch) -> UnwaitedWorks:
     """Works that this file makes count as those of torch's Python functions."""
     found = UnwaitedWorks()
-    monkeypatch.setattr(works, "_alive", found)
-    monkeypatch.setattr(works, "PYTHON_CALLERS", (__file__,))
+    monkeypatch.setattr(backend_work, "_alive", found)
+    monkeypatch.setattr(unwaited_works, "PYTHON_CALLERS", (__file__,))
     return found
 
 
@@ -136,6 +152,15 @@ def test_a_dropped_work_that_failed_is_recorded_so(is_polled: bool) -> None:
 
 
 @pytest.mark.usefixtures("alive")
+def test_a_dropped_work_failed_if_its_result_says_so() -> None:
+    recorder = Recorder()
+    made(BackendWork, Inner(result=2, has_future=False), recorder, 0)
+    made(BackendWork, Inner(), recorder, 1)
+    (failure,) = recorder.failures
+    assert recorder.complete_ids == [0] and failure is not None and failure.type == "DistBackendError"
+
+
+@pytest.mark.usefixtures("alive")
 def test_what_the_program_holds_is_not_let_go() -> None:
     recorder = Recorder()
     held = made(BackendWork, Inner(), recorder, 0)
@@ -164,7 +189,7 @@ def test_dropped_works_are_forgotten(alive: UnwaitedWorks) -> None:
 
 
 def test_works_that_cpp_asked_for_wait_for_it(alive: UnwaitedWorks, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(works, "PYTHON_CALLERS", ("/torch/distributed/distributed_c10d.py",))
+    monkeypatch.setattr(unwaited_works, "PYTHON_CALLERS", ("/torch/distributed/distributed_c10d.py",))
     recorder = Recorder()
     for _ in range(alive.MANY + 2):
         made(BackendWork, Inner(), recorder)
@@ -189,9 +214,26 @@ def test_works_in_the_registry_of_torch_wait_for_it(alive: UnwaitedWorks) -> Non
     assert first() is None
 
 
+@pytest.mark.usefixtures("alive")
+@pytest.mark.parametrize("end", [BackendWork.get_future, BackendWork.block_current_stream])
+def test_torch_still_waits_for_what_it_registered(end: Callable[[BackendWork], object]) -> None:
+    """It takes out only works that were waited for."""
+    with allow_inflight_collective_as_graph_input_ctx():
+        work = made(BackendWork, Inner(), Recorder())
+        seen = weakref.ref(work)
+        end(work)
+        del work
+        gc.collect()
+        kept = seen()
+        assert kept is not None and kept.wait()
+        del kept
+    gc.collect()
+    assert seen() is None
+
+
 def test_a_work_that_was_let_go_and_one_of_a_replay_have_a_future() -> None:
     released = made(BackendWork, Inner(), Recorder())
     assert released.release() and released.get_future().value() == released.result() == []
     spec = next(spec for spec in OPS.values() if spec.is_from_any)
-    replayed: Any = works.dist.Work.unbox(finished(SimpleNamespace(spec=spec, outputs=["received"]), 2))  # type: ignore[arg-type]
+    replayed: Any = torch.distributed.Work.unbox(finished(SimpleNamespace(spec=spec, outputs=["received"]), 2))  # type: ignore[arg-type]
     assert replayed.get_future().value() == replayed.result() == ["received"] and replayed._source_rank() == 2

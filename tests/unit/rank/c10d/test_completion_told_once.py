@@ -6,7 +6,7 @@ import threading
 from types import SimpleNamespace
 from typing import Any
 
-from prismdbg.rank.c10d.works import Completion
+from prismdbg.rank.c10d.completion import Completion
 
 
 def test_a_signal_s_handler_that_waits_for_the_same_work_meanwhile_tells_nothing() -> None:

@@ -3,7 +3,7 @@
 import threading
 import weakref
 
-from prismdbg.rank.c10d.works import GroupsInUse
+from prismdbg.rank.c10d.settled import GroupsInUse
 
 
 class Group:

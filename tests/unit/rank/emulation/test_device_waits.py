@@ -19,8 +19,8 @@ from prismdbg.capsule.log.notes import DEVICE_WAITS
 from prismdbg.errors import FacilityError, UsageError
 from prismdbg.model.ops import OPS
 from prismdbg.model.schedule import Lane, Row, RowKind, Schedule, digest
+from prismdbg.rank.c10d.completion import Completion
 from prismdbg.rank.c10d.watched_work import WatchedWork
-from prismdbg.rank.c10d.works import Completion
 from prismdbg.rank.emulation import cuda_device, device_calls, open_calls
 from prismdbg.rank.emulation.clocks import WallClock
 from prismdbg.rank.emulation.cuda_device import CudaDevice
