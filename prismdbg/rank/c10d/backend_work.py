@@ -79,13 +79,8 @@ class BackendWork(dist.Work):  # type: ignore[misc]
                 self._inner, self._outputs = None, self._completion.outputs
             else:
                 self._end(self._completion)
-        self._discard_waited()
-        return True
-
-    def _discard_waited(self) -> None:
-        """The backend takes its own work out of torch's registry, which holds this one."""
-        super().synchronize()
         _alive.discard_waited(self)
+        return True
 
     def _end(self, completion: Completion) -> None:
         completion.done()
@@ -93,7 +88,7 @@ class BackendWork(dist.Work):  # type: ignore[misc]
     @not_compiled
     def synchronize(self) -> None:
         if self._order("synchronize"):
-            self._discard_waited()
+            _alive.discard_waited(self)
 
     @not_compiled
     def block_current_stream(self) -> None:

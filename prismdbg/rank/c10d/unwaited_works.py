@@ -6,6 +6,7 @@ import sys
 from collections import OrderedDict, deque
 from typing import Any
 
+import torch.distributed as dist
 from torch._C import _distributed_c10d as c10d
 
 from prismdbg.rank.c10d.call import is_capturing
@@ -32,8 +33,11 @@ class KeptWorks:
         self._kept.pop(work, None)
 
     def discard_waited(self, work: Any) -> None:
-        """After `c10d::Work::synchronize`, which takes it out of the registry only while torch registers."""
+        """A backend takes its own work out of torch's registry, which holds this one. Torch does that only while it
+        registers; asked from Python, it says once that it may do so no more."""
         left = self._kept.get(work, 1) - 1
+        if _is_registering():
+            dist.Work.synchronize(work)
         if _is_registering() or not _registry_size():
             self._registered.discard(work)
             left = 0

@@ -66,17 +66,13 @@ class WatchedWork(dist.Work):  # type: ignore[misc]
         if self._devices or not self._is_waited_for:  # each stream of a device waits for itself
             self._is_waited_for = True
             self._watcher.wait()
-        self._discard_waited()
+        _alive.discard_waited(self)
         return True
 
     @not_compiled
     def synchronize(self) -> None:
         if self._devices:
             self._watcher.wait()
-        self._discard_waited()
-
-    def _discard_waited(self) -> None:
-        super().synchronize()
         _alive.discard_waited(self)
 
     @not_compiled
