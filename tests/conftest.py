@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -107,15 +108,17 @@ def pytest_unconfigure() -> None:
     if "PYTEST_XDIST_WORKER" in os.environ:
         from prismdbg.jobs.injection import cache_dir
         from prismdbg.runtime.docker.daemon import Daemon
-        from prismdbg.runtime.docker.engine import engine
+        from prismdbg.runtime.docker.engine import Engine
         from prismdbg.runtime.docker.image import stored_environments
 
         daemon = Daemon(cache_dir())
-        if daemon.running_pid() is not None:
-            with engine(daemon) as docker:
-                for image in stored_environments(docker)[:-_KEPT_IMAGES]:
-                    docker.remove_unused_image(image.tag)
-        daemon.stop()
+        try:
+            if daemon.running_pid() is not None:
+                with closing(Engine(daemon.url)) as docker:
+                    for image in stored_environments(docker)[:-_KEPT_IMAGES]:
+                        docker.remove_unused_image(image.tag)
+        finally:
+            daemon.stop()
 
 
 def pytest_collectstart() -> None:

@@ -103,8 +103,8 @@ DEFAULT_PERIOD = "50ms"
     default="",
     metavar="DIR|none",
     help="Let the ranks write into DIR on their own node, and copy their logs into RUN at incidents and at the end.  "
-    "[default: a folder of the node, if the job has several nodes and RUN is on a file server; one in memory only "
-    "without --state-every]",
+    "[default: a folder of the node, if the job has several nodes and RUN is on a file server; not in memory with "
+    "--state-every]",
 )
 @click.option(
     "--on-incident",

@@ -11,6 +11,7 @@ import numpy as np
 
 from prismdbg.errors import UsageError
 from prismdbg.model.meanwhile import working
+from prismdbg.model.plurals import counted
 from prismdbg.predict.fit.added import Added
 from prismdbg.predict.fit.regressor import LEAST, Regressor, fitted
 from prismdbg.predict.operators.work import Work
@@ -95,7 +96,8 @@ class OperatorTimes:
 
     def _estimate(self, work: Work, phase: Phase) -> tuple[float, Doubts]:
         if (sampled := self._samples(work.family, phase)) < LEAST:
-            why = f"OPS has {sampled} samples of it, and a fit needs {LEAST}" if sampled else "OPS has no samples of it"
+            few = f"OPS has {counted(sampled, 'sample')} of it, and a fit needs {LEAST}"
+            why = few if sampled else "OPS has no samples of it"
             rate, time_ns = self._unsampled(work, phase)
             return time_ns, Doubts(
                 unsampled={work.family: f"{work.family}, estimated by its bytes at the {rate}: {why}"}

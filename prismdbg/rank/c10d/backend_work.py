@@ -93,7 +93,7 @@ class BackendWork(dist.Work):  # type: ignore[misc]
     @not_compiled
     def block_current_stream(self) -> None:
         if self._order("block_current_stream"):
-            _alive.discard(self)
+            _alive.discard_waited(self)
 
     def _order(self, name: str) -> bool:
         """Puts the calling thread's stream behind the transfer. Without tensors the host may have to wait, too. Whether

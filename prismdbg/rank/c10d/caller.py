@@ -6,6 +6,7 @@ import sys
 from typing import Any
 
 PYTHON_CALLERS = ("/torch/distributed/distributed_c10d.py",)
+FUNCTIONAL_CALLERS = ("/torch/_ops.py",)
 _OWN = ("/prismdbg/rank/",)
 
 

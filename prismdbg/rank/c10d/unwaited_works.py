@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 from collections import OrderedDict, deque
 from typing import Any
 
@@ -15,36 +16,48 @@ from prismdbg.rank.c10d.caller import PYTHON_CALLERS, calling_file
 
 class KeptWorks:
     """Keeps the Python halves of works alive as long as C++ may wait for them: not known is whether it still holds one.
-    Torch's registry does by each tensor that a work receives, until `wait_tensor` of this tensor. Where torch registers
-    also what the program asks for, it keeps a work whatever the program does, except that it waits for it."""
+
+    Torch's registry holds works by the tensors that they receive: those of functional collectives, and, in a program's
+    `allow_inflight_collective_as_graph_input_ctx`, all. `wait_tensor` waits for one and takes it out, from any thread.
+    Each thread has a registry of its own: where that of this one is empty, none of the works that were issued here is
+    waited for any more.
+    """
 
     def __init__(self) -> None:
-        self._registered: set[Any] = set()
-        self._kept: dict[Any, int] = {}  # for how many tensors it may be waited for
+        self._kept: dict[Any, tuple[int, set[Any]]] = {}  # for how many tensors it may be waited for, and where it goes
+        self._thread = threading.local()
+        self._of_threads: list[set[Any]] = []  # those in a registry, also of threads that have ended
 
     def add(self, work: Any, tensors: int) -> None:
+        here = self._here()
         if _is_registering():
-            self._registered.add(work)
+            here.add(work)
         else:
-            self._kept[work] = 1 if _is_of_python() else max(tensors, 1)
+            self._kept[work] = 1 if _is_of_python() else tensors, here
 
     def discard(self, work: Any) -> None:
         """The program has no need to wait for it."""
         self._kept.pop(work, None)
 
     def discard_waited(self, work: Any) -> None:
-        """A backend takes its own work out of torch's registry, which holds this one. Torch does that only while it
-        registers; asked from Python, it says once that it may do so no more."""
-        left = self._kept.get(work, 1) - 1
-        if _is_registering():
-            dist.Work.synchronize(work)
-        if _is_registering() or not _registry_size():
-            self._registered.discard(work)
-            left = 0
-        if left:
-            self._kept[work] = left
-        else:
-            self.discard(work)
+        tensors, there = self._kept.get(work) or (1, self._here())
+        self.discard(work)
+        if tensors > 1:
+            there.add(work)
+        elif leave_registry(work):
+            there.discard(work)
+        self._here()
+
+    def _here(self) -> set[Any]:
+        """The works of this thread that its registry may hold: gives up those that it no longer holds."""
+        try:
+            works: set[Any] = self._thread.works
+        except AttributeError:
+            works = self._thread.works = set()
+            self._of_threads.append(works)
+        if works and not _registry_size():
+            works.clear()
+        return works
 
 
 class UnwaitedWorks(KeptWorks):
@@ -64,6 +77,7 @@ class UnwaitedWorks(KeptWorks):
         if not _is_of_python() or _is_registering():
             super().add(work, tensors)
             return
+        self._here()
         if not is_capturing():
             self._release_complete()
         self._open[work] = None
@@ -85,6 +99,15 @@ class UnwaitedWorks(KeptWorks):
             else:
                 stay.append(work)
         self._open.update(dict.fromkeys(stay))
+
+
+def leave_registry(work: Any) -> bool:
+    """A backend takes its own work out of torch's registry when it is waited for; there it holds this one. Whether it
+    does: only while it registers. Asked from Python, torch says once that it may do so no more."""
+    if _is_registering():
+        dist.Work.synchronize(work)
+        return True
+    return False
 
 
 def _is_of_python() -> bool:

@@ -22,8 +22,10 @@ from prismdbg.rank.c10d import together
 from prismdbg.rank.c10d.backend_work import NO_TIMEOUT, AnySourceWork, BackendWork
 from prismdbg.rank.c10d.call import Call
 from prismdbg.rank.c10d.callback_error import error_of, meant
+from prismdbg.rank.c10d.caller import FUNCTIONAL_CALLERS, calling_file
 from prismdbg.rank.c10d.completion import Completion
 from prismdbg.rank.c10d.settled import complete_future, settled
+from prismdbg.rank.c10d.unwaited_works import leave_registry
 from prismdbg.rank.program.not_compiled import not_compiled
 
 _bare_wait = dist.Work.__dict__["wait"]
@@ -46,6 +48,8 @@ def wrap(call: Call, result: Any, completion: Completion) -> Any:
         else:
             completion.done()
         return result
+    if not call.spec.is_from_any and call.ends_at_wait and calling_file().endswith(FUNCTIONAL_CALLERS):
+        return call.result(_callback_work(inner, completion))
     if call.spec.is_from_any or call.ends_at_wait:
         kind = AnySourceWork if call.spec.is_from_any else BackendWork
         return call.result(kind(inner, completion, call).boxed())
@@ -91,6 +95,7 @@ def amend_wait() -> None:
                 raise RuntimeError(f"Timed out waiting {timeout.total_seconds():g} s for a collective") from None
             done = bool(_bare_wait(self))
         _raise_failure(self)
+        leave_registry(self)
         return done
 
     dist.Work.wait = wait

@@ -22,7 +22,7 @@ from torch.autograd import Variable
 from prismdbg.capsule.log.format import StepSource
 from prismdbg.errors import UsageError
 from prismdbg.rank.c10d.call import Call
-from prismdbg.rank.c10d.caller import PYTHON_CALLERS, calling_file
+from prismdbg.rank.c10d.caller import FUNCTIONAL_CALLERS, PYTHON_CALLERS, calling_file
 from prismdbg.rank.c10d.completion import Completion
 from prismdbg.rank.c10d.watched_work import WatchedWork, Watcher
 from prismdbg.rank.emulation.backend_load import Carrier
@@ -35,7 +35,6 @@ from prismdbg.rank.recording.python_recorder import PythonRecorder
 from prismdbg.rank.tracing import tracer
 
 T = TypeVar("T")
-_FUNCTIONAL_CALLERS = ("/torch/_ops.py",)
 
 
 class PacedClock:
@@ -371,7 +370,7 @@ def work_for(
     caller = calling_file()
     if has_python_half or caller.endswith(PYTHON_CALLERS):
         return WatchedWork(open_call, call.outputs, source, call.held, devices).boxed()
-    if caller.endswith(_FUNCTIONAL_CALLERS):
+    if caller.endswith(FUNCTIONAL_CALLERS):
         return PythonCallbackWork(_Waiting(open_call, call.held, each_time=bool(devices))).boxed()
     future: Any = torch.futures.Future(devices=list(devices))
     outputs = call.outputs

@@ -86,10 +86,17 @@ def rank_above(config: RankConfig, rank: int, world_size: int) -> int | None:
     above, told = ancestors(), os.environ.get(VARIABLE, "").split()
     for one in _marks(config):
         process = one["process"]
-        is_above = process in above or (process != _this() and _name(process) in told)
+        is_above = process in above or (process != _this() and _name(process) in told and not _is_relaunch_of(one))
         if is_above and not _starts_ranks(one, rank, world_size):
             return int(one["rank"])
     return None
+
+
+def _is_relaunch_of(one: Mapping[str, Any]) -> bool:
+    """Whether that rank started the job again, in the background, and has ended: this process meets others where it
+    did."""
+    place, process = _meeting_place(), one["process"]
+    return bool(place and place == (one["place"] or one["given_place"])) and start_ticks(process[0]) != process[1]
 
 
 def _starts_ranks(one: Mapping[str, Any], rank: int, world_size: int) -> bool:
@@ -104,10 +111,11 @@ def _starts_ranks(one: Mapping[str, Any], rank: int, world_size: int) -> bool:
 
 
 def _is_of_its_job(one: Mapping[str, Any], rank: int) -> bool:
-    """Or of the one that it starts: where it has no group, the place that its variables name is for those below."""
+    """Or of the one that it starts: where it has no group, the place that its variables name is for those below. That
+    of a single rank is for itself."""
     place = _meeting_place()
-    if one["place"]:
-        return bool(place == one["place"] and rank != one["rank"])
+    if one["place"] or one["world_size"] == 1:
+        return bool(place and place == (one["place"] or one["given_place"]) and rank != one["rank"])
     return bool(place and place == one["given_place"])
 
 

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import psutil
@@ -147,7 +148,7 @@ def test_of_a_healthy_job_nothing_is_said(tmp_path: Path) -> None:
     assert held_ns
     for verdict in found:  # if the waits for images counted, it would be late by as much
         late_ns = verdict.get("lateness_ns") or verdict["waited_ns"] / verdict["times"]
-        assert late_ns < min(held_ns), (verdict, held_ns)
+        assert late_ns < median(held_ns), (verdict, held_ns)
     said = prismdbg("why", job.run.path)
     assert found or said.out.startswith("no problem found in "), said.out
 

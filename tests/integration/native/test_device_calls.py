@@ -131,7 +131,11 @@ def test_a_work_that_torch_registered_is_there_to_be_waited_for(first: Callable[
 @pytest.mark.parametrize("kernels", ["native", "python"])
 @pytest.mark.parametrize(
     ("scenario", "held"),
-    [("waited_in_the_registry", 0), ("synchronized_in_the_registry", 0), ("by_future_in_the_registry", 100)],
+    [
+        ("waited_in_the_registry", 0),
+        ("synchronized_in_the_registry", 0),
+        ("by_future_in_the_registry", 100),
+    ],
 )
 def test_torch_and_the_program_may_both_wait_for_a_work(
     first: Callable[..., First], scenario: str, held: int, kernels: str
@@ -141,13 +145,22 @@ def test_torch_and_the_program_may_both_wait_for_a_work(
 
 
 @pytest.mark.parametrize("kernels", ["native", "python"])
-def test_torch_may_wait_for_a_work_that_it_registered_before(first: Callable[..., First], kernels: str) -> None:
-    assert first("waited_out_of_the_registry", kernels).found == [0, []]
+@pytest.mark.parametrize("scenario", ["waited_out_of_the_registry", "waited_in_another_thread"])
+def test_torch_may_wait_for_a_work_that_it_registered_before(
+    first: Callable[..., First], scenario: str, kernels: str
+) -> None:
+    assert first(scenario, kernels).found == [0, []]
 
 
 @pytest.mark.parametrize("kernels", ["native", "python"])
-def test_a_work_of_two_tensors_is_waited_for_twice(first: Callable[..., First], kernels: str) -> None:
-    one = first("functional_of_two", kernels)
+def test_what_torch_no_longer_registers_is_let_go(first: Callable[..., First], kernels: str) -> None:
+    assert first("many_waited_out_of_the_registry", kernels).found == 0
+
+
+@pytest.mark.parametrize("kernels", ["native", "python"])
+@pytest.mark.parametrize("scenario", ["functional_of_two", "functional_of_two_threads"])
+def test_a_work_of_two_tensors_is_waited_for_twice(first: Callable[..., First], scenario: str, kernels: str) -> None:
+    one = first(scenario, kernels)
     assert one.found == [0, []] and len(one.calls) == 1
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import gc
 import sys
+import threading
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -187,6 +188,49 @@ def functional_of_two() -> list[Any]:
     for each in there:
         torch.ops._c10d_functional.wait_tensor(each)
     return [_get_work_registry_size(), recorder.in_flight()]
+
+
+def in_another_thread(do: Callable[[], object]) -> None:
+    thread = threading.Thread(target=do)
+    thread.start()
+    thread.join()
+
+
+def functional_of_two_threads() -> list[Any]:
+    """Of one Work, another thread waits for the first tensor. Its own registry is empty."""
+    there = [tensor(), tensor()]
+    torch.ops._c10d_functional.all_reduce_coalesced_(there, "sum", dist.group.WORLD.group_name)
+    in_another_thread(lambda: torch.ops._c10d_functional.wait_tensor(there[0]))
+    gc.collect()
+    torch.ops._c10d_functional.wait_tensor(there[1])
+    return [_get_work_registry_size(), recorder.in_flight()]
+
+
+def waited_in_another_thread() -> list[Any]:
+    """What torch registered in this thread it still holds."""
+    there = tensor()
+    with allow_inflight_collective_as_graph_input_ctx():
+        works = [dist.all_reduce(there, async_op=True)]
+        in_another_thread(lambda: works.pop().wait())
+        gc.collect()
+        torch.ops._c10d_functional.wait_tensor(there)
+    return [_get_work_registry_size(), recorder.in_flight()]
+
+
+def many_waited_out_of_the_registry() -> int:
+    """How many tensors live when the program has waited for all works, then torch, and the next call is issued."""
+    there = [tensor() for _ in range(100)]
+    alive = [weakref.ref(each) for each in there]
+    with allow_inflight_collective_as_graph_input_ctx():
+        works = [dist.all_reduce(each, async_op=True) for each in there]
+    while works:
+        works.pop().wait()
+    while there:
+        torch.ops._c10d_functional.wait_tensor(there.pop())
+    dist.all_reduce(tensor())
+    reads.clear()
+    gc.collect()
+    return sum(each() is not None for each in alive)
 
 
 def dropped() -> list[int]:

@@ -36,6 +36,7 @@ from jobs import (
 from waiting import wait_for
 
 from prismdbg.capsule.log.reader import read_log, read_payload
+from prismdbg.errors import CapsuleError
 from prismdbg.jobs.injection import job_environment
 from prismdbg.jobs.storage.run_folder import RunFolder
 from prismdbg.model.collective import State
@@ -393,6 +394,14 @@ SIDE_BY_SIDE = [
 ]
 
 
+def _logged(run_folder: RunFolder) -> int:
+    """How many collectives of rank 0 are in its log; it may not have one yet."""
+    try:
+        return len(read_log(run_folder.ranks / "0").collectives)
+    except CapsuleError:
+        return 0
+
+
 @contextmanager
 def _ready(path: Path, signs: Path, *, native: bool, window_steps: int) -> Iterator[tuple[Job, RunFolder]]:
     """A job that is recorded into `path`, once what it has issued is in its log, and it waits for `go` in `signs`."""
@@ -402,7 +411,7 @@ def _ready(path: Path, signs: Path, *, native: bool, window_steps: int) -> Itera
     environment = job_environment(run_folder.inject, run_folder.config, plain_environment())
     with started(many(signs / "met", 2000, signs), signs / "output.txt", env=environment) as job:
         wait_for(lambda: (signs / "ready").exists() or not job.alive, JOB_BOUND_S, "the job to stand ready")
-        wait_for(lambda: len(read_log(run_folder.ranks / "0").collectives) == 3, 20, "what came before to be written")
+        wait_for(lambda: _logged(run_folder) == 3, 20, "what came before to be written")
         yield job, run_folder
     remove_sockets(run_folder)
 

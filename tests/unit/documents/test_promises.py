@@ -381,9 +381,8 @@ def test_errors_of_a_cluster_files_tables_are_those_of_the_results(op: str) -> N
     assert row is not None and re.findall(r"[\d.]+ %", row[1]) == means
     row = re.search(r"^\| tables, every .*: (\S+ %) \| (\S+ %) ", RESULTS, re.MULTILINE)
     assert row is not None
-    assert (
-        f"a mean error of {row[2]}\nin the other fifth, and the regressors one of {row[1]} in the same shapes" in page
-    )
+    said = f"a mean error of {row[2]} in the other fifth, and the regressors one of {row[1]} in the same shapes"
+    assert said in document("docs/prediction.md")
 
 
 def test_causes_named_right_are_those_of_the_results() -> None:
@@ -398,10 +397,11 @@ def test_causes_named_right_are_those_of_the_results() -> None:
     assert f"the clean job | | {clean[1]} of {clean[2]} | " in page
     cells = {row[1].strip(): row for row in (line.split("|") for line in text.splitlines()) if len(row) > 8}
     share = cells["the sampler's CPU time"][3].split()[0]
-    assert f"The sampler took {share} % of a core" in page
+    text = document("docs/telemetry.md")
+    assert f"The sampler took {share} % of a core" in text
     steps = cells["steps of the job, with telemetry"]
     low, high = steps[6].strip().split("..")
-    assert f"took {steps[4].strip()} times as long as\nrecorded without telemetry, with {low} to {high} " in page
+    assert f"took {steps[4].strip()} times as long as recorded without telemetry, with {low} to {high} " in text
 
 
 def issued_us(kind: str, when: str) -> list[float]:

@@ -172,6 +172,7 @@ void RecordingWork::blockCurrentStream() {
   if (!pending_->on_host()) {
     pending_->finish(Status::ok, source());
     pending_->hold_back();
+    Work::synchronize();
   }
 }
 

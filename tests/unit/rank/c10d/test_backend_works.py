@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import gc
 import weakref
-from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
+import torch.distributed as dist
+from torch._C._distributed_c10d import _create_work_from_future  # type: ignore[attr-defined]
 from torch.distributed._functional_collectives import allow_inflight_collective_as_graph_input_ctx
 
 from prismdbg.model.collective import Failure
 from prismdbg.model.ops import OPS
-from prismdbg.rank.c10d import backend_work, unwaited_works
+from prismdbg.rank.c10d import backend_work, unwaited_works, works
 from prismdbg.rank.c10d.backend_work import AnySourceWork, BackendWork
 from prismdbg.rank.c10d.completion import Completion
 from prismdbg.rank.c10d.unwaited_works import UnwaitedWorks
-from prismdbg.rank.c10d.works import finished
+from prismdbg.rank.c10d.works import amend_wait, finished
 
 
 class Inner:
@@ -54,6 +55,8 @@ class Inner:
         return future
 
     def block_current_stream(self) -> None: ...
+
+    def synchronize(self) -> None: ...
 
     def get_future(self) -> Any:
         if not self._has_future:
@@ -196,7 +199,15 @@ def test_works_that_cpp_asked_for_wait_for_it(alive: UnwaitedWorks, monkeypatch:
     assert recorder.complete_ids == []
 
 
-def test_works_in_the_registry_of_torch_wait_for_it(alive: UnwaitedWorks) -> None:
+@pytest.fixture
+def registry(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What stands for works in torch's own."""
+    held = ["a work"]
+    monkeypatch.setattr(unwaited_works, "_registry_size", lambda: len(held))
+    return held
+
+
+def test_works_in_the_registry_of_torch_wait_for_it(alive: UnwaitedWorks, registry: list[str]) -> None:
     recorder = Recorder()
     with allow_inflight_collective_as_graph_input_ctx():
         first = weakref.ref(made(BackendWork, Inner(), recorder))
@@ -211,17 +222,20 @@ def test_works_in_the_registry_of_torch_wait_for_it(alive: UnwaitedWorks) -> Non
     assert kept is not None and kept.wait()
     del kept
     gc.collect()
+    assert first() is not None
+    registry.clear()
+    made(BackendWork, Inner(), recorder)
+    gc.collect()
     assert first() is None
 
 
-@pytest.mark.usefixtures("alive")
-@pytest.mark.parametrize("end", [BackendWork.get_future, BackendWork.block_current_stream])
-def test_torch_still_waits_for_what_it_registered(end: Callable[[BackendWork], object]) -> None:
+@pytest.mark.usefixtures("alive", "registry")
+def test_torch_still_waits_for_what_it_registered() -> None:
     """It takes out only works that were waited for."""
     with allow_inflight_collective_as_graph_input_ctx():
         work = made(BackendWork, Inner(), Recorder())
         seen = weakref.ref(work)
-        end(work)
+        work.get_future()
         del work
         gc.collect()
         kept = seen()
@@ -229,6 +243,30 @@ def test_torch_still_waits_for_what_it_registered(end: Callable[[BackendWork], o
         del kept
     gc.collect()
     assert seen() is None
+
+
+@pytest.mark.usefixtures("alive", "registry")
+@pytest.mark.parametrize("end", ["wait", "synchronize", "block_current_stream"])
+def test_what_was_waited_for_leaves_the_registry(end: str) -> None:
+    with allow_inflight_collective_as_graph_input_ctx():
+        work = made(BackendWork, Inner(), Recorder())
+        seen = weakref.ref(work)
+        getattr(work, end)()
+        del work
+        gc.collect()
+        assert seen() is None
+
+
+def test_a_work_of_a_future_leaves_the_registry_when_it_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dist.Work, "wait", dist.Work.wait)
+    left: list[Any] = []
+    monkeypatch.setattr(works, "leave_registry", left.append)
+    amend_wait()
+    future: Any = torch.futures.Future()
+    future.set_result([])
+    work = _create_work_from_future(future)
+    work.wait()
+    assert left == [work]
 
 
 def test_a_work_that_was_let_go_and_one_of_a_replay_have_a_future() -> None:

@@ -45,6 +45,7 @@ def test_variables_that_the_program_set_itself_are_told_apart(tmp_path: Path, mo
         monkeypatch.delenv(name)
     for name, value in {"STAYS": "1", "CHANGES": "4", "PYTHONPATH": "/code", "MADE_SESSION_ID": "5"}.items():
         monkeypatch.setenv(name, value)
+    monkeypatch.setenv(process_tree.VARIABLE, "")
     process_tree.tell_those_below()  # not the program's
     rank = described(tmp_path)
     assert rank["environment"] == {"STAYS": "1", "GOES": "2", "CHANGES": "3", "PYTHONPATH": "/code"}

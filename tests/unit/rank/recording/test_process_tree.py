@@ -78,6 +78,7 @@ def test_a_rank_above(about: dict[str, Any], rank: int, world_size: int, above: 
         ({"place": GIVEN}, 0, 2, 1),  # a helper of it inherits this
         ({"given_place": HERE}, 0, 2, None),  # that rank had no group yet: it has trained alone, and starts the job
         ({"given_place": HERE}, 1, 2, None),
+        ({"given_place": HERE, "world_size": 1}, 1, 1, 1),  # there is no other rank that it could start
         ({}, 0, 2, 1),  # a helper that inherits this, and meets elsewhere
         ({"given_place": "localhost:29501"}, 0, 2, 1),
         ({"left_ticks": own_start_ticks()}, 1, 2, None),  # it had destroyed its groups
@@ -91,6 +92,16 @@ def test_a_rank_above_one_with_a_group(
     placed: dict[str, Any] = {name: group_at if value == HERE else value for name, value in about.items()}
     marked(config, 5, **placed)
     assert process_tree.rank_above(config, rank, world_size) == above
+
+
+@pytest.mark.parametrize(("rank", "meets_at", "above"), [(0, HERE, None), (1, HERE, None), (0, GIVEN, 1)])
+def test_a_job_that_a_rank_started_again_before_it_ended_has_all_its_ranks(
+    rank: int, meets_at: str, above: int | None, config: RankConfig, group_at: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended = [PARENT[0], PARENT[1] - 1]  # another process has its PID now
+    monkeypatch.setenv(process_tree.VARIABLE, process_tree._name(ended))
+    marked(config, 5, process=ended, place=group_at if meets_at == HERE else meets_at)
+    assert process_tree.rank_above(config, rank, 2) == above
 
 
 def test_where_no_variable_names_a_place_it_is_not_the_same(
