@@ -10,7 +10,6 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
-import uncompiled  # noqa: F401
 from prismdbg_hooks import restore_point
 
 HERE = Path(__file__).parent
