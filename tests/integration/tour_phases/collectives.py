@@ -166,7 +166,9 @@ def all_to_all(at: Place) -> list[Tensor] | str:
 def barriers(at: Place) -> None:
     dist.barrier()
     dist.barrier(async_op=True).wait()
-    dist.barrier(timeout=timedelta(days=50))  # more milliseconds than 32 bits have
+    options = dist.BarrierOptions()
+    options.timeout = timedelta(days=50)  # more milliseconds than 32 bits have
+    dist.group.WORLD.barrier(opts=options).wait()
     dist.monitored_barrier()
     dist.monitored_barrier(timeout=timedelta(seconds=60), wait_all_ranks=True)
 
