@@ -26,12 +26,12 @@ class KeptWorks:
     def __init__(self) -> None:
         self._kept: dict[Any, tuple[int, set[Any]]] = {}  # for how many tensors it may be waited for, and where it goes
         self._thread = threading.local()
-        self._of_threads: list[set[Any]] = []  # those in a registry, also of threads that have ended
+        self._of_threads: dict[int, set[Any]] = {}  # those in a registry, also of threads that have ended
 
     def add(self, work: Any, tensors: int) -> None:
         here = self._here()
         if _is_registering():
-            here.add(work)
+            self._registered(work, here)
         else:
             self._kept[work] = 1 if _is_of_python() else tensors, here
 
@@ -43,10 +43,14 @@ class KeptWorks:
         tensors, there = self._kept.get(work) or (1, self._here())
         self.discard(work)
         if tensors > 1:
-            there.add(work)
+            self._registered(work, there)
         elif leave_registry(work):
             there.discard(work)
         self._here()
+
+    def _registered(self, work: Any, there: set[Any]) -> None:
+        there.add(work)
+        self._of_threads[id(there)] = there
 
     def _here(self) -> set[Any]:
         """The works of this thread that its registry may hold: gives up those that it no longer holds."""
@@ -54,9 +58,10 @@ class KeptWorks:
             works: set[Any] = self._thread.works
         except AttributeError:
             works = self._thread.works = set()
-            self._of_threads.append(works)
         if works and not _registry_size():
             works.clear()
+        if not works:
+            self._of_threads.pop(id(works), None)
         return works
 
 

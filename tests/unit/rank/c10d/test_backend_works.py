@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import weakref
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -91,8 +92,15 @@ class Recorder:
         return self._rescues
 
 
-def made(kind: type[BackendWork], inner: Inner, recorder: Any, record_id: int = 7, device: str = "cuda:0") -> Any:
-    call: Any = SimpleNamespace(group=None, device=device, outputs=[])
+def made(
+    kind: type[BackendWork],
+    inner: Inner,
+    recorder: Any,
+    record_id: int = 7,
+    device: str = "cuda:0",
+    outputs: Sequence[torch.Tensor] = (),
+) -> Any:
+    call: Any = SimpleNamespace(group=None, device=device, outputs=list(outputs))
     return kind(inner, Completion(recorder, call, record_id), call)
 
 
@@ -241,6 +249,22 @@ def test_torch_still_waits_for_what_it_registered() -> None:
         kept = seen()
         assert kept is not None and kept.wait()
         del kept
+    gc.collect()
+    assert seen() is None
+
+
+@pytest.mark.usefixtures("alive")
+def test_a_work_of_two_tensors_may_be_waited_for_again(registry: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where C++ has asked for it, by each of them."""
+    monkeypatch.setattr(unwaited_works, "PYTHON_CALLERS", ("/torch/distributed/distributed_c10d.py",))
+    work = made(BackendWork, Inner(), Recorder(), outputs=torch.zeros(2, 1).unbind())
+    seen = weakref.ref(work)
+    assert work.wait()
+    del work
+    gc.collect()
+    assert seen() is not None
+    registry.clear()
+    made(BackendWork, Inner(), Recorder())
     gc.collect()
     assert seen() is None
 
