@@ -3,6 +3,7 @@ backward pass did. A program that begins in the middle of a run has to begin wit
 
 from __future__ import annotations
 
+import functools
 import gc
 from collections.abc import Iterable
 from typing import Any
@@ -38,8 +39,10 @@ def modules_of(objects: Iterable[Any]) -> list[Any]:
 
 
 def instances_of(kind: type) -> list[Any]:
-    """By their types alone: some objects warn of being looked at."""
-    return [thing for thing in gc.get_objects() if issubclass(type(thing), kind)]
+    """By their types alone: some objects warn of being looked at. Not by `issubclass`, which compares the program's
+    classes where `kind` has an abstract base, as DDP has: a metaclass may refuse that."""
+    is_one = functools.partial(type.__subclasscheck__, kind)
+    return [thing for thing in gc.get_objects() if is_one(type(thing))]
 
 
 def order_of(module: Any) -> Buckets | None:

@@ -36,3 +36,17 @@ def test_what_the_program_has_frozen_is_found(is_frozen: bool, monkeypatch: pyte
         assert ddp_buckets.modules_of([other]) == [other]
     finally:
         gc.unfreeze()
+
+
+def test_classes_that_refuse_to_be_compared_are_no_harm() -> None:
+    class Incomparable(type):
+        __hash__ = type.__hash__
+
+        def __eq__(cls, other: object) -> bool:
+            raise AssertionError("compared")
+
+    class Own(metaclass=Incomparable):
+        pass
+
+    held, ddp = Own(), DistributedDataParallel(torch.nn.Linear(2, 2))
+    assert ddp_buckets.modules_of([ddp]) == ddp_buckets.modules_of([ddp]) == [ddp], held
