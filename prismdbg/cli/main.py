@@ -91,9 +91,9 @@ def cli() -> None:
     """Capture one rank of a distributed PyTorch job and replay it without the other ranks.
 
     RUN is the folder that `record` or `emulate` writes. CAPSULE holds one rank of a run with everything that a replay
-    needs. It starts at a checkpoint of the process, at a state snapshot or at the start of the program (its start
-    moment) and ends at its end moment. MOMENT is STEP.COLLECTIVE.OP: 12.3 is the third collective after 12 optimizer
-    steps, and 12.3.4 is the fourth operator after that collective.
+    needs. Its start moment is a checkpoint of the process, a state snapshot or the start of the program; its last
+    moment is the end moment. MOMENT is STEP.COLLECTIVE.OP: 12.3 is the third collective after 12 optimizer steps, and
+    12.3.4 is the fourth operator after that collective.
 
     `prismdbg COMMAND --help` explains each command.
     """

@@ -44,7 +44,7 @@ SECTIONS: dict[str, tuple[Entry, ...]] = {
     ),
     "Emulate and simulate a large job": (
         Entry("plan", "Estimate the ranks, time, storage and memory of an emulation."),
-        Entry("emulate", "Run ranks of a large job among synthesized peers."),
+        Entry("emulate", "Run ranks of a large job among virtual peers."),
         Entry("sweep", "Compare configurations of a job by their time and memory."),
         Entry("graph", "Build and simulate one iteration of the whole job."),
         Entry("predict", "Predict time and memory of a training step from times of operators."),
@@ -53,7 +53,7 @@ SECTIONS: dict[str, tuple[Entry, ...]] = {
     ),
     "Manage runs and capsules": (
         Entry("gather", "Combine the runs of a job's nodes into one, over ssh."),
-        Entry("publish", "Copy logs that a lost supervisor left on its node into the run."),
+        Entry("publish", "Copy logs that a killed `record` left on its node into the run."),
         Entry("list", "List runs and capsules with their sizes."),
         Entry("inspect", "Show the contents of a capsule."),
         Entry("verify", "Check that a capsule is complete, unaltered and replayable."),

@@ -51,9 +51,10 @@ def command(capsule: Path, push: str | None, redact: bool, share_anyway: bool, a
     `docker save TAG` and `prismdbg pack CAPSULE`.
 
     With --push, the packed CAPSULE becomes the one layer of an OCI image, and no container image is built. oci:DIR
-    needs no other program and contains all that CAPSULE contains, secrets too. A registry needs skopeo, takes the login
-    of `skopeo login` or `docker login`, and gets a CAPSULE without known secrets only, as with `pack --share`. `replay`
-    and others that read a capsule take it from there: `prismdbg replay docker://HOST/NAME:TAG`.
+    needs no other program and contains everything in CAPSULE, including secrets. Pushing to a registry needs skopeo,
+    uses the login of `skopeo login` or `docker login`, and is refused if CAPSULE contains known secrets, as with `pack
+    --share`. `replay` and the other commands that read a capsule accept its address: `prismdbg replay
+    docker://HOST/NAME:TAG`.
     """
     if push is not None:
         _push(capsule, keys, push, _Secrets(redact=redact, share_anyway=share_anyway), as_json=as_json)

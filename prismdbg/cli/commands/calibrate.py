@@ -123,8 +123,8 @@ def command(
     It also measures the slowdown when computation overlaps communication, when several groups of a node communicate at
     the same time, and when more ranks than CPUs compute at the same time.
 
-    It starts its own torchrun job. For several nodes, start it on each node with the same options and the node's
-    own --node-rank; node 0 writes FILE. Run nothing else on the machine meanwhile.
+    It starts its own torchrun job. For several nodes, start it on each node with the same options and the node's own
+    --node-rank; node 0 writes FILE. Run nothing else on the machine at the same time.
 
     With --from, no job starts: FILE gets a table for each collective and layout in files such as allreduce_fp16.csv,
     with the columns shape, nodes, GPUsPerNode and dur(us). docs/prediction.md describes them.

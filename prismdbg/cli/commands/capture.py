@@ -55,7 +55,7 @@ def command(
 ) -> None:
     """Capture one rank of the job recorded in RUN as CAPSULE. The job continues.
 
-    Example: `prismdbg capture RUN --rank 2 -o CAPSULE`, or with `--at 500`, as soon as the rank is in step 500
+    Example: `prismdbg capture RUN --rank 2 -o CAPSULE`, or add `--at 500` to capture it in step 500
 
     The rank pauses only while its checkpoint is taken. `--origin start` needs no checkpoint and no privileges: the
     capsule replays from the first line of the program. RUN must then have been recorded with --window all.
@@ -63,7 +63,7 @@ def command(
     `--origin state` needs no privileges either, and the rank is not paused. RUN must have been recorded with
     --state-every, and the program must call `prismdbg.restore_point`, or train with a framework that prismdbg knows.
 
-    RUN may be that of a job of several nodes. The supervisor of the rank's node then takes the checkpoint.
+    If the job has several nodes, the `prismdbg record` process of the rank's node takes the checkpoint.
 
     If the capsule cannot be replayed, the exit code is 3 and the data is kept as CAPSULE.evidence.
     """

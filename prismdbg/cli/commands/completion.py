@@ -28,7 +28,8 @@ _NEXT = {
 def command(shell: str, install: bool) -> None:
     """Print a script with which SHELL completes commands, options and files.
 
-    Example: `eval "$(prismdbg completion bash)"` for this shell, or `prismdbg completion bash --install` for all.
+    Example: `eval "$(prismdbg completion bash)"` for this shell, or `prismdbg completion bash --install` for all new
+    shells.
     """
     script = _script(shell)
     if not install:

@@ -57,8 +57,8 @@ if TYPE_CHECKING:
     type=seconds,
     default=600.0,
     show_default=True,
-    help="Stop waiting after this time without a collective; if commands come from a pipe, also without a command, and "
-    "exit.",
+    help="Stop waiting after this time without a collective. If commands come from a pipe, exit then, and also after "
+    "this time without a command.",
 )
 @limits
 @click.option("--at", type=moment, metavar="MOMENT", help="Go to MOMENT first.")
@@ -100,8 +100,8 @@ def command(
     `emulate --window-bytes`.
 
     On a terminal, a screen opens. Otherwise, commands come from standard input until it ends. `help` lists the
-    commands. The exit code is 0, 5 if the replay diverged, 6 if the rank was lost, or 124 after the
-    timeout (with commands from a pipe).
+    commands. The exit code is 0; it is 5 if the replay diverged, 6 if the rank was lost, and 124 after the timeout
+    (with commands from a pipe).
     """
     told: list[str] = []
     with long_work.shown():

@@ -39,8 +39,8 @@ from prismdbg.render.comparison_text import comparison_lines
 @click.option(
     "--whole",
     is_flag=True,
-    help="Compare long logs completely, not only their ends. Takes about 350 MiB of memory per million collectives of "
-    "all ranks.",
+    help="Compare long logs completely, not only their ends. This takes about 350 MiB of memory per million "
+    "collectives of all ranks.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 @USER_CODE
@@ -50,14 +50,14 @@ def command(first: Path, second: Path | None, ranks: tuple[int, ...], whole: boo
 
     Example: `prismdbg diff RUN_A RUN_B --rank 0`
 
-    If both have the same rank, the calls at each moment are compared, with the data that the rank sent (by
-    fingerprint) and received (if the payloads were kept). What a rank sends is not kept: if it sent other values, the
-    first call from there on in which it received other values is shown, too. For two ranks of one job, give --rank
-    twice and leave out B: the calls with the same group and sequence number are compared, with received data that must
-    be equal on both, such as the result of an all_reduce.
+    If both have the same rank, the calls at each moment are compared, with the data that the rank sent (by fingerprint)
+    and received (if the payloads were kept). Sent data is not kept. If a rank sent different values, the first call
+    from there on in which it received different values is also shown. For two ranks of one job, give --rank twice and
+    leave out B: the calls with the same group and sequence number are compared, with received data that must be equal
+    on both, such as the result of an all_reduce.
 
-    Of the logs of a RUN, the newest 192 MiB of all ranks together are read, half of it of each of two RUNs. If a log is
-    longer, the output says from where on it was compared, and so does `begins` with --json.
+    Of a RUN, the newest 192 MiB of all logs together are read; of two RUNs, 96 MiB each. If a log is longer, the output
+    (and `begins` with --json) says where the comparison starts.
 
     The exit code is 0 if everything that was compared is equal, 5 if something differs, 7 if there was nothing to
     compare, or if nothing differs in the part of a long log that was read.

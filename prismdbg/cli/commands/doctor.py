@@ -39,8 +39,8 @@ def command(run: Path | None, as_json: bool) -> int:
 
     The exit code is 0 if no requirement is missing except optional ones, and 4 otherwise.
 
-    With --job, it shows for each rank whether it can be captured now, from here, and with which origin. The exit code
-    is 4 if a rank cannot be captured at all.
+    With --job, it shows for each rank whether it can be captured now from this machine, and with which origin. The exit
+    code is 4 if a rank cannot be captured at all.
     """
     if run is not None:
         return _of_job(run, as_json)

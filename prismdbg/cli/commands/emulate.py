@@ -90,10 +90,10 @@ def command(
 
     Example: `prismdbg emulate -o RUN --world 8192 --mesh pp=16,dp=64,tp=8 --ranks 0,37 --steps 5 -- python train.py`
 
-    The script needs no change. Its peers are synthesized, and RUN marks the values that they send. If only another
-    rank knows a value (an object, the metadata of a stage), that rank runs first. The script writes its files as usual:
-    give it another output folder, so that it does not overwrite the training checkpoints of the real job. What rank 37
-    prints is in RUN/output/37.txt.
+    The script needs no change. Its peers are virtual: their answers are synthesized, and RUN marks them. If only
+    another rank knows a value (an object, the metadata of a pipeline stage), that rank runs first. The script writes
+    its files as usual: give it another output folder, so that it does not overwrite the training checkpoints of the
+    real job. What rank 37 prints is in RUN/output/37.txt.
 
     At the end, the calls of the ranks that ran are compared. If a real job would hang there, or --mesh
     is not the mesh of the program, the exit code is 2. It is 1 if --pace does not converge.

@@ -13,6 +13,7 @@ from prismdbg.cli.options.addresses import Fetched
 from prismdbg.cli.options.archive_keys import archive_keys
 from prismdbg.cli.options.user_code import USER_CODE
 from prismdbg.cli.terminal import long_work
+from prismdbg.errors import UsageError
 from prismdbg.exporters import chakra, flight_recorder, perfetto
 from prismdbg.exporters.perfetto_packets import messages
 from prismdbg.exporters.source import Source, source_at
@@ -21,6 +22,7 @@ from prismdbg.log.timeline_file import TIMELINE, require_writer
 from prismdbg.model.plurals import counted
 from prismdbg.render import console
 
+_LAST = 10_000
 _PERFETTO, _DUMPS, _JSON_DUMPS, _CHAKRA = "perfetto", "flight-recorder", "flight-recorder-json", "chakra"
 
 
@@ -37,14 +39,12 @@ _PERFETTO, _DUMPS, _JSON_DUMPS, _CHAKRA = "perfetto", "flight-recorder", "flight
 @click.option(
     "--last",
     type=click.IntRange(min=1, max=100_000),
-    default=10_000,
-    show_default=True,
     metavar="N",
-    help="Write the last N collectives of each rank.",
+    help=f"Write the last N collectives of each rank; not for timeline.  [default: {_LAST}]",
 )
 @USER_CODE
 @archive_keys
-def command(path: Path, kind: str, output: Path, last: int, keys: Keys) -> None:
+def command(path: Path, kind: str, output: Path, last: int | None, keys: Keys) -> None:
     """Write a recording in a format that other tools read.
 
     Example: `prismdbg export RUN --format flight-recorder -o DUMPS`, then `torchfrtrace DUMPS`
@@ -57,12 +57,16 @@ def command(path: Path, kind: str, output: Path, last: int, keys: Keys) -> None:
 
     chakra: a new folder with a Chakra execution trace of each rank, for ASTRA-sim, and the members of the groups.
 
-    timeline: a picture (PATH ends in .svg) with the last calls of each rank, or a table (.csv) of all collectives.
+    timeline: a picture (PATH ends in .svg) with the last calls of each rank (at most 2,000 calls of 64 ranks), or a
+    table (.csv) of all collectives.
     """
     if kind == _PERFETTO:
         messages()  # whether it is installed
     if kind == TIMELINE:
         require_writer(output)
+        if last is not None:
+            raise UsageError("--last has no effect on a timeline", hint="leave --last out")
+    last = last or _LAST
     with long_work.shown(), source_at(path, keys) as source:
         if kind == TIMELINE:
             lines = list(_write_timeline(source, output))

@@ -151,7 +151,7 @@ def what_if_command(
 
     Example: `prismdbg graph what-if RUN --slow-rank 617=1.3`
 
-    Nothing runs: both jobs are simulated. A factor below 1 is faster.
+    Nothing runs: both jobs are simulated. A factor below 1 makes it faster.
     """
     changes = what_if_options.changes(**changed)
     if changes == Changes() and not order:
@@ -201,7 +201,7 @@ def what_if_command(
 )
 @long_work.shown()
 def export_command(graph: Path, cluster_path: Path | None, output: Path, kind: str, ranks: tuple[int, ...]) -> None:
-    """Write the timeline for Perfetto (ui.perfetto.dev), or the graph for ASTRA-sim.
+    """Write the timeline for Perfetto, or the graph for ASTRA-sim.
 
     Example: `prismdbg graph export RUN -o timeline.json`, or `prismdbg graph export RUN --format chakra -o DIR`
 

@@ -58,8 +58,8 @@ GRAPH_SUFFIX = Path(graph_file.FILE_NAME).suffix
 @click.option("--timeout", type=seconds, default=3600.0, show_default=True, help="Limit the time of a replay.")
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path), metavar="FILE",
-    help="Write to FILE.  [default: RUN/graph.npz, CAPSULE.graph.npz or TRACES.graph.npz; of an"
-    " address, NAME.graph.npz here]",
+    help="Write to FILE.  [default: RUN/graph.npz, CAPSULE.graph.npz or TRACES.graph.npz; for an"
+    " address, NAME.graph.npz in the current folder]",
 )  # fmt: skip
 @USER_CODE
 @archive_keys

@@ -35,13 +35,12 @@ UNSEARCHED_SHOWN = 20
 @click.option("--secrets", is_flag=True, help="List where CAPSULE contains secrets, and where secrets were redacted.")
 @archive_keys
 def command(capsule: Path, rank: int | None, as_json: bool, files: bool, secrets: bool, keys: Keys) -> None:
-    """Show the contents of CAPSULE, a folder or a packed file.
+    """Show the contents of CAPSULE (folder or packed file).
 
     Example: `prismdbg inspect CAPSULE --secrets`
 
-    It reads only the manifest, the stacks of a hang, and what a checkpoint says of GPUs; `verify` checks the
-    rest. With --secrets, it searches the whole capsule: variables, arguments, files, notes,
-    received objects and raw memory.
+    It reads only the manifest, the stacks of a hang, and what a checkpoint says about GPUs; `verify` checks the rest.
+    With --secrets, it searches the whole capsule: variables, arguments, files, notes, received objects and raw memory.
     """
     with long_work.shown():
         found = shown_capsule_at(capsule, rank)

@@ -94,7 +94,7 @@ _NOTHING = "nothing was traced in this range"
     "--flame",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Write a flame graph of the live blocks, at the peak or at --at, for speedscope to FILE.",
+    help="Write the blocks live at the peak, or at --at, to FILE as a flame graph for speedscope.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 @RUNTIME_OF_CAPSULE
@@ -142,12 +142,11 @@ def command(
 
     Example: `prismdbg memory RUN --rank 0 --diff 20.2 21.2 --by stack`
 
-    A TRACE is the folder that `record --memory` writes into a RUN and its capsules. With --until or --keep a
-    CAPSULE is replayed with tracing on, and so is an emulated rank of RUN; a CAPSULE without a trace always is.
-    Blocks that were allocated before the start moment are then shown as a separate group. If some of these blocks
-    are unknown, all totals are lower bounds. The memory of the communication backend is listed separately. The
-    memory of one device is shown at a time. An emulated rank has no backend: prismdbg estimates the buffers that
-    gloo would allocate.
+    A TRACE is the folder that `record --memory` writes into a RUN and its capsules. A CAPSULE without a trace is
+    replayed with tracing on. With --until or --keep, so is any CAPSULE and an emulated rank of RUN. Blocks that were
+    allocated before the start moment are then shown as a separate group. If some of these blocks are unknown, all
+    totals are lower bounds. The memory of the communication backend is listed separately. The memory of one device is
+    shown at a time. An emulated rank has no backend: prismdbg estimates the buffers that gloo would allocate.
 
     A SNAPSHOT is a file of torch.cuda.memory._dump_snapshot. It has no collectives: moment 0.0.N is before the N-th
     entry of its history.

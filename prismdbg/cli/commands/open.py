@@ -57,18 +57,18 @@ def command(
     picture: StillPicture | None,
     keys: Keys,
 ) -> int:
-    """View CAPSULE, a folder or a packed file: its timeline, collectives, stacks and received data.
+    """View CAPSULE (folder or packed file): its timeline, collectives, stacks and received data.
 
     Example: `prismdbg open RUN`, or `prismdbg open CAPSULE --at 11.1`
 
-    A recorded RUN opens as a table of all ranks, with what `prismdbg why` finds: how far each rank came, how long it
-    waited, and how long the others waited for it. From there you can open each rank; --at says at which moment. With
-    --rank, only that rank opens; of a rank that cannot be replayed, its log is shown. TRACES, files of another tool
-    that `prismdbg why` reads, open as such a table, too; they contain no capsule, so no rank can be opened from there.
+    A recorded RUN opens as a table of all ranks, with what `prismdbg why` finds: how far each rank got, how long it
+    waited, and how long the others waited for it. From there you can open each rank; --at sets the moment. With --rank,
+    only that rank opens; if it cannot be replayed, its log is shown. TRACES, files of another tool that `prismdbg why`
+    reads, open as such a table, too; they contain no capsule, so no rank can be opened from there.
 
     An emulated RUN, or a GRAPH from `prismdbg graph build`, opens as a map of all ranks by mesh coordinates. From there
-    you can open each rank. With --rank, only that rank opens. If the logs do not suffice for a map, the ranks that ran
-    open as a table.
+    you can open each rank. With --rank, only that rank opens. If the logs are not sufficient for a map, the ranks that
+    ran open as a table.
 
     A SWEEP, the folder of `prismdbg sweep`, opens as a table of its configurations. From there you can open each of
     their runs.

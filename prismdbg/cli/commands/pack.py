@@ -60,7 +60,7 @@ def command(
     sign: Path | None,
     keys: Keys,
 ) -> None:
-    """Pack CAPSULE, a folder or a packed file, into one tar.zst file and print its path.
+    """Pack CAPSULE (folder or packed file) into one tar.zst file and print its path.
 
     Example: `prismdbg pack CAPSULE --share --redact`
 
@@ -69,7 +69,7 @@ def command(
     fails if CAPSULE contains one. The rules miss some. The memory in a checkpoint cannot be searched completely: use
     --share-anyway for such a capsule.
 
-    --redact changes the packed copy. If the program used a masked value, a replay of the copy takes another path.
+    --redact changes the packed copy. If the program used a masked value, a replay of the copy behaves differently.
     """
     if redact and not share:
         raise UsageError("--redact needs --share", hint="add --share")

@@ -103,10 +103,10 @@ def command(model: Path, ops: Path, cluster_path: Path, output: Path | None, as_
 
     Example: `prismdbg predict MODEL --ops OPS --cluster cluster.yaml --mesh pp=4,dp=2,tp=8 --batch 512`
 
-    MODEL is a YAML file with the sizes of a GPT, a Llama or a mixture of experts. OPS is a folder of CSV files,
-    each with the times of one operator; times of collectives in it are not used, those of the cluster file are. No
-    program runs: prismdbg estimates operators whose shapes were not sampled, and lists those that are far from all
-    samples. The schedule is 1F1B. docs/prediction.md describes the formats and how large the errors are.
+    MODEL is a YAML file with the sizes of a GPT, a Llama or a mixture-of-experts model. OPS is a folder of CSV files,
+    each with the times of one operator; times of collectives come from the cluster file, not from OPS. No program runs:
+    prismdbg estimates operators whose shapes were not sampled, and lists those that are far from all samples. The
+    schedule is 1F1B. docs/prediction.md describes the formats and how large the errors are.
     """
     described = model_file.read(model)
     training = _training(**trained)

@@ -24,8 +24,8 @@ def command(run: Path) -> None:
     Use it for a job whose ranks wrote into folders of their nodes (--local, or its default), if the supervisor (the
     `prismdbg record` process of this node) was killed, failed before it copied them, or ended before its ranks did.
     Received data and state snapshots are copied, too. The folder on the node is removed when all processes of the job
-    have ended there and everything is in RUN. While one still runs, what was written so far is copied, and the folder
-    stays.
+    have ended there and everything is in RUN. While a process is still running, what was written so far is copied, and
+    the folder stays.
     """
     publish_left(RunFolder.existing(run), console.announce)
     console.emit(str(run))

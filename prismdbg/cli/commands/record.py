@@ -40,8 +40,9 @@ DEFAULT_PERIOD = "50ms"
     type=size,
     default="256MiB",
     show_default=True,
-    help="Limit the log of each rank to SIZE and drop the oldest collectives; 256 MiB hold about 1 million. For a "
-    "checkpoint or state snapshot that is kept, up to twice SIZE. With --window all, nothing is dropped.",
+    help="Limit the log of each rank to SIZE and drop the oldest collectives; 256 MiB hold about 1 million "
+    "collectives. The log grows up to twice SIZE if a kept checkpoint or state snapshot needs it. With --window all, "
+    "nothing is dropped.",
 )
 @click.option(
     "--checkpoint-every",
@@ -62,8 +63,8 @@ DEFAULT_PERIOD = "50ms"
 @click.option(
     "--sketches",
     is_flag=True,
-    help="Keep a sketch of each floating-point value that a collective sends, 48 bytes, so that a replay on other "
-    "hardware can be compared by `replay --tolerance`.",
+    help="Keep a 48-byte sketch (a few sums) of the floating-point data that each collective sends, so that "
+    "`replay --tolerance` can compare a replay on other hardware.",
 )
 @click.option(
     "--trigger",
@@ -71,8 +72,8 @@ DEFAULT_PERIOD = "50ms"
     default=DEFAULT_TRIGGERS,
     show_default=True,
     metavar="EVENTS",
-    help="Capture a rank on these events: exception, nan, hang, signal, oom, slow; or none. hang=T and slow=N set "
-    "when a wait or a step counts, as in hang=60s,slow=3.",
+    help="Capture a rank on these events: exception (also the death of a rank), nan, hang, signal (SIGUSR1 to "
+    "`record`), oom, slow; or none. hang=T and slow=N set when a wait or a step counts, as in hang=60s,slow=3.",
 )
 @click.option(
     "--keep",
@@ -103,8 +104,8 @@ DEFAULT_PERIOD = "50ms"
     default="",
     metavar="DIR|none",
     help="Let the ranks write into DIR on their own node, and copy their logs into RUN at incidents and at the end.  "
-    "[default: a folder of the node, if the job has several nodes and RUN is on a file server; not in memory with "
-    "--state-every]",
+    "[default: a folder of the node, if the job has several nodes and RUN is on a file server; with "
+    "--state-every, never a folder in memory (tmpfs)]",
 )
 @click.option(
     "--on-incident",
@@ -164,15 +165,15 @@ def command(
     creates RUN and the others join it.
 
     With --local, only what other nodes must see is written into RUN while the job runs: which nodes there are, how far
-    each rank came, incidents and capsules. Use it where RUN is on a slow file server. If a supervisor is killed, the
-    logs of its node stay in DIR: `status` names the folder, and `publish` copies them.
+    each rank got, incidents and capsules. Use it where RUN is on a slow file server. If `record` is killed on a node,
+    the logs of that node stay in DIR: `status` names the folder, and `publish` copies them.
 
     With --memory-cap, an allocation raises torch.OutOfMemoryError if the program itself would then hold more than SIZE.
     The memory of the communication backend does not count. On a GPU, SIZE limits what torch's allocator reserves.
 
-    --on-incident runs CMD twice: when the incident is seen (event is "incident"), and when it has been captured (event
-    is "captured"). The JSON object also has run, kind, text, moment, ranks and capsules. The job never waits for CMD.
-    When the job has ended, `record` waits for CMD; if `record` is killed, CMD is killed, too.
+    --on-incident runs CMD when an incident is seen (event is "incident"), and again if it is captured (event is
+    "captured"). The JSON object also has run, kind, text, moment, ranks and capsules. The job never waits for CMD. When
+    the job has ended, `record` waits for CMD; if `record` is killed, CMD is killed, too.
     """
     if checkpoint_every and state_every:
         raise UsageError("--checkpoint-every and --state-every exclude each other", hint="give one of them")

@@ -63,21 +63,21 @@ def _print_schema(context: click.Context, _: click.Parameter, wanted: bool) -> N
     "--source",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="Replace captured files by your edited files in DIR.",
+    help="Replace captured files with your edited files in DIR.",
 )
 @click.option(
     "--junit", type=click.Path(path_type=Path), metavar="XML", help="Write the results of --script as JUnit XML."
 )
 @click.option(
-    "--strict", is_flag=True, help="Treat differences in pickled objects, such as a PID or a time, as diverged."
+    "--strict", is_flag=True, help="Treat differences in pickled objects, such as a PID or a time, as a divergence."
 )
 @click.option(
     "--tolerance",
     type=click.FloatRange(0, 1, min_open=True, max_open=True),
     default=None,
     metavar="R",
-    help="Accept values that differ from the recorded ones by at most R, relative to them, for a replay on other "
-    "hardware; needs a job recorded with --sketches.",
+    help="Accept a relative difference of at most R from the recorded values, for a replay on other hardware; needs a "
+    "job recorded with --sketches.",
 )
 @ALLOW_WRITES
 @click.option("--timeout", type=seconds, default=3600.0, show_default=True, help="Limit the time of the whole replay.")
@@ -125,14 +125,15 @@ def command(
     \b
     Exit codes:
       0    The replay is identical to the recorded run, or within --tolerance.
-      1    A check of --script failed.
+      1    A check of --script, or a command of -x, failed.
       2    The command line is wrong.
       3    The capsule is damaged or cannot be replayed.
-      4    This machine lacks a requirement; see `prismdbg doctor`.
+      4    This machine lacks a requirement (see `prismdbg doctor`), or the
+           replay reached a limit (--limit-...).
       5    The replay diverged.
-      6    The process died.
-      7    The replay is inconclusive: too little could be compared, or the
-           recorded rank died and the replayed rank did not.
+      6    The process died where the recorded process did not.
+      7    The replay is inconclusive: for example, too little could be
+           compared, or the incident did not happen again.
       124  The replay took longer than --timeout.
       125  With --bisect: git skips the commit.
       128  With --bisect: the command line is wrong.
@@ -140,13 +141,14 @@ def command(
       141  The output pipe was closed before the verdict (SIGPIPE).
       143  The command was terminated.
 
-    With --tolerance, a value that a collective sends may differ from the recorded one if its sketch is close
-    to the recorded one. The difference is an estimate: the norm of the difference, divided by the norm of the recorded
-    value. Integers must be the same. Where there is no sketch of a value that differs, the replay is inconclusive.
+    With --tolerance, a value that a collective sends may differ from the recorded one if its sketch is close to the
+    recorded one. The difference is an estimate: the norm of the difference, divided by the norm of the recorded value.
+    Integers must be equal. If data that differs has no sketch, the replay is inconclusive.
 
     With --source, the program may differ from the recording. Then 0 means that the incident does not happen again, 1
     that it happens again or that the program fails in another way, and 7 that neither is certain. With --script, the
-    checks must hold, too. The same applies to --runtime plain with --bisect, which runs the files of this machine.
+    checks must hold, too. The same applies to --bisect with --runtime plain, because a plain process runs this
+    machine's files.
 
     With --bisect, 125 tells git to skip the commit, because the program fails in another way or
     the replay is inconclusive, and 128 ends the bisection, because the command line is wrong.

@@ -45,8 +45,8 @@ def command(
     newest capsule always stays. --environments takes no PATHS. Replays in Docker build a container image again when
     they need it.
 
-    A run or capsule that cannot be read may be something else: --keep and --keep-bytes neither count nor remove it, and
-    by its path it is removed with --force. The signature FILE.sig of a packed capsule is removed together with it.
+    A run or capsule that cannot be read may be something else: --keep and --keep-bytes neither count nor remove it; to
+    remove it, give its path and --force. The signature FILE.sig of a packed capsule is removed together with it.
     """
     if environments:
         if paths or keep_bytes is not None:

@@ -34,14 +34,14 @@ def command(output: Path, mesh: str, rank: int, budget: float, timeout: float, j
 
     Example: `prismdbg sample -o OPS -- python train.py`
 
-    One rank is emulated for two steps. The operators of the second are noted, forward and backward, with the shapes of
-    their tensors. Communication is left out.
+    One rank is emulated for two steps. The operators of the second step are recorded, forward and backward, with the
+    shapes of their tensors. Communication is left out.
 
     Then each of them is timed in isolation: first with the shapes of the step, then with each of its sizes changed,
     until --budget is used up. The output states how many shapes were not timed, and why. OPS gets a CSV file for each
     operator.
 
-    Run nothing else on the machine meanwhile.
+    Run nothing else on the machine at the same time.
     """
     axes = Mesh.parse(mesh)
     request = EmulateRequest(

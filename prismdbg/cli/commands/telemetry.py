@@ -29,7 +29,7 @@ _CSV, _PERFETTO = "csv", "perfetto"
 @click.command()
 @click.argument("path", type=Fetched(), metavar="RUN|CAPSULE")
 @click.option("--rank", type=click.IntRange(min=0), metavar="N", help="Show only rank N and its devices.")
-@click.option("--node", metavar="NAME", help="Show only the node NAME, of a job with several.")
+@click.option("--node", metavar="NAME", help="In a job of several nodes, show only node NAME.")
 @click.option("--export", "form", type=click.Choice([_CSV, _PERFETTO]), help="Write all readings in this format.")
 @click.option(
     "-o",
@@ -55,9 +55,9 @@ def command(
     Example: `prismdbg telemetry RUN`
 
     RUN must be recorded with --telemetry. A CAPSULE of such a job has the readings of its rank, and of the CPUs, GPUs
-    and machine that it ran on. The table shows the minimum, the median and the maximum: of the rate per second for a
-    counter, of the value for a gauge. A sensor without readings is listed with the reason. Readings of a mock NVML
-    library, as tests use it, are marked `fake`.
+    and machine that it ran on. The table shows the minimum, median and maximum of each gauge's value, and of each
+    counter's rate per second. A sensor without readings is listed with the reason. Readings of a mock NVML library, as
+    tests use it, are marked `fake`.
 
     --export perfetto needs -o and the package perfetto; the file opens at https://ui.perfetto.dev.
     """

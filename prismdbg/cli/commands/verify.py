@@ -67,7 +67,7 @@ def command(
     timeout: float,
     keys: Keys,
 ) -> int:
-    """Check that CAPSULE, a folder or a packed file, is complete, unaltered and replayable.
+    """Check that CAPSULE (folder or packed file) is complete, unaltered and replayable.
 
     Example: `prismdbg verify CAPSULE`
 

@@ -42,8 +42,8 @@ class _Terminal(Console):
 @click.option(
     "--whole",
     is_flag=True,
-    help="Read long logs completely. Takes about 350 MiB of memory per million collectives of all ranks. By default, "
-    "only their ends and a summary of earlier steps are read.",
+    help="Read long logs completely. This takes about 350 MiB of memory per million collectives of all ranks. By "
+    "default, only their ends and a summary of earlier steps are read.",
 )
 @click.option(
     "--nccl-log",
@@ -60,14 +60,14 @@ def command(run: Path, as_json: bool, whole: bool, nccl_logs: tuple[Path, ...], 
 
     Example: `prismdbg why RUN`
 
-    It finds ranks that raised an exception or died, ranks that never reached a collective and their position,
+    It finds ranks that raised an exception or died, ranks that never joined a collective and where they are instead,
     mismatched collectives, the first NaN, and stragglers. It reads the ranks' logs and the stacks that were taken at a
-    hang. A CAPSULE, a folder or a packed file, contains the log of one rank. TRACES is a folder with one file per rank
-    from another tool: dumps of PyTorch's Flight Recorder (also torchcomms'), traces of torch.profiler, PyTorch
-    execution traces, or Chakra traces. It may also contain the stacks that torch's debug server writes.
+    hang. A CAPSULE (folder or packed file) contains the log of one rank. TRACES is a folder with one file per rank from
+    another tool: dumps of PyTorch's Flight Recorder (also torchcomms'), traces of torch.profiler, PyTorch execution
+    traces, or Chakra traces. It may also contain the stacks that torch's debug server writes.
 
     The most certain findings come first. A finding is `certain` if the logs show it, `likely` if it explains the logs,
-    and a `hint` if it is worth a check.
+    and a `hint` if it is worth checking.
     """
     remove_dead_sockets()
     nccl = read_nccl_logs(nccl_logs) if nccl_logs else None

@@ -18,7 +18,7 @@ RUNTIME_OF_CAPSULE = click.option(
     "--runtime", type=_RUNTIMES, help="Replay CAPSULE in this runtime.  [default: the first that works]"
 )
 ALLOW_WRITES = click.option(
-    "--allow-writes", is_flag=True, help="Let a plain process repeat the program's side effects."
+    "--allow-writes", is_flag=True, help="With --runtime plain, let the process repeat the program's side effects."
 )
 WITH_FILE = click.option(
     "--with-file", "with_files", multiple=True, metavar="PATH[=MINE]",

@@ -45,6 +45,6 @@ USER_CODE = click.option(
     metavar="PATH",
     expose_value=False,
     callback=_use,
-    help="Count code below PATH as yours, and no other: stacks and findings name its lines. Can be repeated.  "
+    help="Treat only code below PATH as yours; stacks and findings name its lines. Can be repeated.  "
     "[default: all code that is not installed]",
 )

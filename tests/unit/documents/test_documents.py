@@ -238,7 +238,7 @@ def test_the_commands_that_are_said_to_print_json_do() -> None:
 
 
 def test_the_gate_is_what_the_readme_says() -> None:
-    said = re.search(r"`make check` is\s+the gate: ([a-z, ]+)\.", (ROOT / "README.md").read_text())
+    said = re.search(r"`make check` before\s+you commit: ([a-z, ]+)\.", (ROOT / "README.md").read_text())
     rule = re.search(r"^check: ([a-z ]+?) ##", (ROOT / "Makefile").read_text(), re.MULTILINE)
     assert said is not None and rule is not None
     assert said[1].replace("tests", "test").split(", ") == rule[1].split()

@@ -17,8 +17,8 @@ def two_ranks(run: Path) -> Path:
     return run
 
 
-def exported(run: Path, output: Path) -> tuple[int, str]:
-    done = CliRunner().invoke(cli, ["export", str(run), "--format", "timeline", "-o", str(output)])
+def exported(run: Path, output: Path, *options: str) -> tuple[int, str]:
+    done = CliRunner().invoke(cli, ["export", str(run), "--format", "timeline", "-o", str(output), *options])
     return done.exit_code, done.output + str(done.exception or "")
 
 
@@ -40,3 +40,9 @@ def test_another_end_of_the_name_is_refused_before_anything_is_read(tmp_path: Pa
     code, said = exported(tmp_path, tmp_path / "x.png")
     assert code != 0 and ".svg, .csv" in said
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_option_of_the_other_formats_is_refused(tmp_path: Path) -> None:
+    code, said = exported(two_ranks(tmp_path / "run"), tmp_path / "x.csv", "--last", "3")
+    assert code != 0 and "--last has no effect on a timeline" in said
+    assert not (tmp_path / "x.csv").exists()
