@@ -26,7 +26,7 @@ def open(path: str | Path) -> Recording:
         >>> with prismdbg.open("capsule") as recording:
         ...     print(recording.why().verdicts[0].text)
         ...     print(recording[2].at("11.1").name)
-        rank 2 sent the first NaN or Inf: all_reduce, group world ...
+        rank 2 sent the first NaN or Inf: all_reduce (group world ...
         all_reduce
 
     Raises `prismdbg.errors.UsageError` where there is nothing to read, `CapsuleError` where it is damaged.

@@ -44,8 +44,8 @@ def dump_only(criu: Criu, pid: int, images: Path, *, leave_running: bool, timeou
     except WaitTimeout as error:
         raise CheckpointTooSlow(
             f"the checkpoint of process {pid} was not complete within {timeout_s:g} s, and criu was killed",
-            hint="run `prismdbg status RUN` to see whether the rank still runs, which criu may have ended; then use a "
-            "faster disk, or capture with --origin start",
+            hint="run `prismdbg status RUN` to see whether the rank is still running: criu may have killed it; then "
+            "use a faster disk, or capture with --origin start",
         ) from error
     if ran.returncode != 0:
         raise explain(f"dump process {pid}", _log_of(images), fallback=ran.output)

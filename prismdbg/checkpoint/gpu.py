@@ -61,14 +61,14 @@ def require_room(pid: int) -> int:
     held = held_bytes(pid)
     if held is None:
         raise FacilityError(
-            f"cannot determine how much process {pid} has on its GPU (nvidia-smi is missing or fails); its machine's "
-            "memory must hold that for the time of a checkpoint",
+            f"cannot determine how much GPU memory process {pid} uses (nvidia-smi is missing or fails); a checkpoint "
+            "needs as much free host memory",
             hint=f"install NVIDIA's driver with nvidia-smi, or {INSTEAD}",
         )
     if (needed := int(held * _HEADROOM)) > (room := room_bytes(pid)):
         raise FacilityError(
-            f"what process {pid} has on GPUs needs {size(needed)} of its machine's memory for the time of a "
-            f"checkpoint, and {size(room)} is free",
+            f"a checkpoint of process {pid} needs {size(needed)} of host memory for its GPU state, and {size(room)} "
+            "is free",
             hint=INSTEAD,
         )
     return held

@@ -45,7 +45,9 @@ class LazyGroup(click.Group):
             return super().invoke(ctx)
         except BrokenPipeError as error:
             if not console.readers_gone():
-                raise PrismError(f"a connection broke: {error}", hint="report this: it is a bug in prismdbg") from error
+                raise PrismError(
+                    f"a connection was closed unexpectedly: {error}", hint="report this: it is a bug in prismdbg"
+                ) from error
             raise _HasEnough from error
 
     def list_commands(self, ctx: click.Context) -> list[str]:

@@ -195,8 +195,9 @@ class HistoryQueries:
         block = self._block(text)
         if block is None:
             raise UsageError(
-                f"the trace, which begins at {self._beginning()}, lacks the allocation of {shortened(text)}: its "
-                "memory is older and held only by torch (as a DDP bucket is), or belongs to a file or another library",
+                f"the trace begins at {self._beginning()} and has no allocation of {shortened(text)}: its memory was "
+                "allocated earlier and only torch holds it (a DDP bucket, for example), or a file or another library "
+                "owns it",
                 hint="use a capsule that begins earlier, if the memory is older",
             )
         moment = Moment.parse(str(block["moment"]))

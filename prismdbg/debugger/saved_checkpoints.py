@@ -44,7 +44,7 @@ class SavedCheckpoints:
             about = f" of about {next_bytes / 2**20:.0f} MiB" if next_bytes else ""
             raise FacilityError(
                 f"no space for a checkpoint{about}: {free / 2**20:.0f} MiB are free in {self._folder}, and "
-                f"{SPARE_BYTES >> 20} MiB are to stay free",
+                f"{SPARE_BYTES >> 20} MiB must stay free",
                 hint=f"free {-(-(next_bytes + SPARE_BYTES - free) >> 20)} MiB of disk space",
             )
 

@@ -18,7 +18,7 @@ from prismdbg.diagnosis.clocks import apart_ns
 from prismdbg.diagnosis.evidence import Evidence
 from prismdbg.diagnosis.folded_traceback import folded
 from prismdbg.diagnosis.outlived import was_outlived
-from prismdbg.diagnosis.verdict import Call, Certainty, Verdict
+from prismdbg.diagnosis.verdict import Call, Certainty, Verdict, without_folders
 from prismdbg.diagnosis.wording import exit_code, headline, how_it_died, rank_list
 from prismdbg.errors import INTERRUPTED, shortened
 from prismdbg.log.columns import NOT_ENDED, LogColumns
@@ -65,7 +65,16 @@ class Raised(Verdict):
 
     @property
     def text(self) -> str:
-        return f"{rank_list(self.ranks)} raised {self.type_name}: {headline(self.message)}{_at(self.at)}"
+        return f"{rank_list(self.ranks)} raised{_at(self.at)}{':' * (self.at is not None)} {self._what}"
+
+    @property
+    def brief(self) -> str:
+        """With the moment at its end: a screen that shows the moment before the sentence leaves it out there."""
+        return without_folders(f"{rank_list(self.ranks)} raised {self._what}{_at(self.at)}")
+
+    @property
+    def _what(self) -> str:
+        return f"{self.type_name}: {headline(self.message)}"
 
     @property
     def lines(self) -> tuple[str, ...]:
@@ -85,9 +94,9 @@ class Raised(Verdict):
         if self.first_by_ns:
             others = f"rank {self.ranks[1]}" if len(self.ranks) == 2 else "the others"
             lines.append(f"rank {self.ranks[0]} raised it first, {brief(self.first_by_ns)} before {others}")
-        lines += [f"rank {rank} said: {headline(text)}" for rank, text in islice(self.others.items(), _OTHERS)]
+        lines += [f"rank {rank} reported: {headline(text)}" for rank, text in islice(self.others.items(), _OTHERS)]
         if len(self.others) > _OTHERS:
-            lines.append(f"{len(self.others) - _OTHERS} more ranks said something else")
+            lines.append(f"{len(self.others) - _OTHERS} more ranks reported other messages")
         if self.inside is not None:
             lines.append(f"inside a collective: {self.inside.text}")
         elif self.last is not None:
@@ -123,8 +132,8 @@ class KnownBy(Enum):
     SEEN_LATE = "its death was noticed late, so the cause is unknown, and another rank may have died before it"
     CLOCKS = "the difference between the nodes' clocks is unknown, so another rank may have died before it"
     CONNECTIONS = "the other ranks' connections were closed before any other error"
-    SILENCE = "it is the only rank whose log has no end"
-    PERHAPS_TOLD = "perhaps the job was told to end: the other ranks ended of such a signal right after it"
+    SILENCE = "it is the only rank whose log has no end record"
+    PERHAPS_TOLD = "perhaps the job was terminated: the other ranks were ended by such a signal right after it"
 
     @property
     def text(self) -> str:
@@ -181,15 +190,14 @@ class Exited(Verdict):
 
     @property
     def text(self) -> str:
-        return f"rank {self.ranks[0]} ended by itself with {exit_code(self.code)}{_at(self.at)}"
+        return f"rank {self.ranks[0]} exited with {exit_code(self.code)}{_at(self.at)}"
 
     @property
     def lines(self) -> tuple[str, ...]:
         lines = [_last(self.last)]
         for code in dict.fromkeys(self.others.values()):
             ranks = [rank for rank, other in self.others.items() if other == code]
-            selves = "itself" if len(ranks) == 1 else "themselves"
-            lines.append(f"{rank_list(ranks)} ended by {selves} after it with {exit_code(code)}")
+            lines.append(f"{rank_list(ranks)} exited after it with {exit_code(code)}")
         if self.followers:
             lines.append(f"{rank_list(self.followers)} failed after it")
         return tuple(lines)

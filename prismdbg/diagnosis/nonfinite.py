@@ -29,8 +29,8 @@ from prismdbg.model.plurals import counted
 
 _LATER = 4  # skipped steps that are told one by one
 _GONE = 3  # spans that are over and are told
-_SKIPPED_PERHAPS = "of its step only a summary is left, which does not say whether a gradient scaler skipped it"
-_EARLIER = "of steps with NaN or Inf before it only a summary was read, which does not say where they came from"
+_SKIPPED_PERHAPS = "only a summary of its step is left; it does not say whether a gradient scaler skipped the step"
+_EARLIER = "only a summary of earlier steps with NaN or Inf was read; it does not say where they came from"
 LATE_NS = 2_000_000  # times of a device's ends are at most that much late
 
 
@@ -80,7 +80,7 @@ class FirstNonfinite(Verdict):
     @property
     def text(self) -> str:
         call = self.call.collective
-        where = f"{call.name}, group {self.group.title} {self.key}, {call.moment}{place(call)}"
+        where = f"{call.name} (group {self.group.title} {self.key}, {call.moment}){place(call)}"
         match self.birth:
             case Birth.SENT:
                 return f"{self._what}: {where}"
@@ -88,7 +88,7 @@ class FirstNonfinite(Verdict):
                 unseen = "whose data was not seen" if self.have_logs else "without a log"
                 return f"{self._what}, {unseen}, in {where}"
             case Birth.REDUCED:
-                return f"{self._what}: every rank sent finite values, {where}"
+                return f"{self._what}: every rank sent finite values in {where}"
 
     @property
     def _what(self) -> str:
@@ -146,7 +146,7 @@ class FirstNonfinite(Verdict):
                 lack.append(f"the logs of {rank_list(self.late_logs)} do not start at the beginning")
             lines.append(f"{'; '.join(lack)}: these ranks may have sent it earlier")
         if self.not_looked_at:
-            lines.append("some of the data that was sent before it was not checked for NaN: it may have been there")
+            lines.append("some data sent earlier was not checked: the first NaN or Inf may have been in it")
         if self.doubt:
             lines.append(self.doubt)
         if self.birth is Birth.UNSEEN and _may_overflow(self.call.collective):

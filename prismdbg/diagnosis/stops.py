@@ -75,7 +75,8 @@ class Absent:
 _ENDED_WHILE_WAITING = "the ranks may have waited here only because the job ended: the logs do not show a hang"
 _MAY_RUN = "the job may still run, or may have ended during this wait: the logs do not show a hang"
 _MAY_GO_ON = (
-    "the job runs, and this wait is not long enough to be called a hang: a rank may be writing a training checkpoint"
+    "the job is running, and this wait is not long enough to be called a hang: a rank may be writing a training "
+    "checkpoint"
 )
 _NOT_SO_FAR = "has not joined it so far"
 _NOTHING_SENT = "has sent it no message"
@@ -113,7 +114,7 @@ class Stopped(Verdict):
         if len(kinds) > 1:
             different = f"calls that do not match ({where}): {in_different_calls(kinds)}"
             return f"{self._waiting}{self._for_long} in {different}; {self._who()}"
-        return f"{self._waiting} in {call.name}, {where}{self._for_long}; {self._who()}"
+        return f"{self._waiting} in {call.name} ({where}){self._for_long}; {self._who()}"
 
     @property
     def _waiting(self) -> str:
@@ -198,7 +199,7 @@ class Stopped(Verdict):
 
 def _waiting_in(stall: Stall) -> str:
     call = stall.first.collective
-    return f"{rank_list(stall.waiting_ranks)} in {call.name}, group {stall.group.title} {stall.key}, {call.moment}"
+    return f"{rank_list(stall.waiting_ranks)} in {call.name} (group {stall.group.title} {stall.key}, {call.moment})"
 
 
 def find_stops(evidence: Evidence) -> list[Verdict]:
@@ -410,10 +411,10 @@ def _instead(known: _Known, progress: Progress, stall: Stall) -> tuple[How, str]
         return How.RAISED, f"{raised}{_after_that(evidence, stall, progress.rank)}"
     if progress.exit_code is not None:
         after = _after_that(evidence, stall, progress.rank)
-        return How.EXITED, f"it ended by itself with {exit_code(progress.exit_code)}{after}"
+        return How.EXITED, f"it exited with {exit_code(progress.exit_code)}{after}"
     if (other := known.elsewhere(progress.rank, stall)) is not None:
         call = other.first.collective
-        return How.WAITS_ELSEWHERE, f"it waits in {call.name}, group {other.group.title} {other.key}"
+        return How.WAITS_ELSEWHERE, f"it waits in {call.name} (group {other.group.title} {other.key})"
     if progress.rank in evidence.exit_codes:
         return How.EXITED, f"it ended with exit code {evidence.exit_codes[progress.rank]}"
     if progress.rank == known.dead:

@@ -70,7 +70,7 @@ class Diagnosis:
         if not self.ranks:
             return "no rank left a readable log: no diagnosis is possible"
         whole = "these logs" if not self.missing else f"the available logs of {rank_list(self.ranks)}"
-        more = "; no rank is clearly later than the others: `prismdbg telemetry` shows what slowed all alike"
+        more = "; no rank is clearly later than the others: `prismdbg telemetry` shows what slowed all ranks down"
         if self.exit_code and not self.interrupted:
             return f"the job ended with exit code {self.exit_code}, and no cause is found in {whole}"
         return f"no problem found in {whole}{more if self.unsearched_telemetry else ''}"
@@ -160,7 +160,8 @@ def _missing(evidence: Evidence) -> list[str]:
             "the peers' data was synthesized: the diagnosis does not cover values or waits (see `prismdbg graph`)",
         ]
     elif without and not evidence.of_capsule:
-        lines.append(f"no log of {rank_list(without)}: not recorded, or it issued no collective")
+        who = "it was" if len(without) == 1 else "they were"
+        lines.append(f"no log of {rank_list(without)}: {who} not recorded, or issued no collective")
     for rank, log in sorted(evidence.logs.items()):
         lines += [
             f"recording of rank {rank} ended early: {n.data.get('text', '')}" for n in log.notes if n.kind == "lost"
@@ -177,7 +178,7 @@ def _missing(evidence: Evidence) -> list[str]:
         lines.append(f"{rank_list(silent)} ended without an error message: ended by the launcher, or killed")
     lines += [*unseen_ends(evidence), *evidence.gaps]
     if not evidence.world_size and evidence.logs:
-        lines.append("the number of ranks is known only from the job's groups")
+        lines.append("the number of ranks is inferred from the job's groups")
     return lines
 
 
@@ -201,4 +202,4 @@ def _begins_late(log: LogColumns, dropped: int) -> str:
     if not len(log.summary):
         return begin
     first, last = int(log.summary["first_step"].min()), int(log.summary["last_step"].max())
-    return f"{begin}; of steps {first} to {last} a summary was read"
+    return f"{begin}; a summary of steps {first} to {last} was read"

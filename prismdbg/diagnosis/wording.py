@@ -45,7 +45,7 @@ def how_it_died(number: int | None, code: int | None) -> str:
     """Of a rank that said nothing; follows its name. number: of the signal, 0 where it ended by itself, None where that
     is not known. code: its exit code."""
     if number == 0 and code is not None:
-        return f"ended by itself with exit code {code}, and its log has no end: os._exit, or an exit in native code"
+        return f"exited with exit code {code}, and its log has no end record: os._exit, or an exit in native code"
     if not number:
         return "died without an error message: killed from outside, or a crash in native code"
     name = signal_name(number)

@@ -387,8 +387,8 @@ def _no_log(run: RunFolder, supervisor: Mapping[str, Any]) -> PrismError:
         return UsageError(what, hint=hint)
     if is_recording(run, supervisor):
         return CapsuleError(
-            f"{run.path} contains no log of any rank so far: the job runs; no rank has issued a collective or an "
-            "optimizer step yet",
+            f"{run.path} contains no log of any rank so far: the job is running, but no rank has issued a collective "
+            "or an optimizer step yet",
             hint="wait until it does; only processes that import torch.distributed are recorded",
         )
     ended = f", and the job ended with {supervisor['exit_code']}" if "exit_code" in supervisor else ""
@@ -557,7 +557,8 @@ def _without_end(ends: _Ends) -> dict[int, str]:
     open_logs = {
         rank for rank, log in ends.logs.items() if not any(n.kind in ("exit", "incident", "lost") for n in log.notes)
     }
-    why = "it ended with exit code {}, but its log has no end (the program called os._exit, or closed the log's file)"
+    ended = "it ended with exit code {}, but its log has no end record"
+    why = f"{ended} (the program called os._exit, or closed the log's file)"
     return {rank: why.format(ends.codes[rank]) for rank in (open_logs & ends.codes.keys()) - ends.silent - ends.alive}
 
 

@@ -123,7 +123,7 @@ class Agent:
                 connection.shut_down()
 
     def _listen(self) -> None:
-        """Whatever ends this thread is no incident of the program: it can no longer be captured by hand, no more."""
+        """Whatever ends this thread is no incident of the program: it can no longer be captured on request, no more."""
         try:
             self._accept()
         except Exception as error:

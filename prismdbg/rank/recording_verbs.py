@@ -344,7 +344,7 @@ def serve(recording: Recording, path: Path) -> None:
     """Starts the agent of a rank in production. Without it the rank is still recorded; the log says so."""
 
     def no_agent(error: Exception) -> None:
-        recording.note("no_agent", text=f"no agent: {error}; this rank cannot be captured by hand")
+        recording.note("no_agent", text=f"no agent: {error}; this rank cannot be captured on request")
 
     try:
         supervisor = Holder(pid=watched(recording), ticks=0, token="")

@@ -158,7 +158,7 @@ def tally_text(tally: Json) -> str:
     again = tally.get("again", 0)
     parts.append(f"{again} synthesized as in the emulation" if again else f"{tally['synthesized']} synthesized")
     if again and tally["synthesized"]:
-        parts.append(f"{tally['synthesized']} otherwise")
+        parts.append(f"{tally['synthesized']} synthesized in another way")
     if tally.get("missing"):
         parts.append(f"{tally['missing']} still expected")
     return ", ".join(parts)
@@ -196,10 +196,10 @@ def notice_text(notice: Notice) -> str:
             return f"{notice.moment} {name}; its condition cannot be evaluated, the rank continues: {why}"
         case Unlike():
             what = ", ".join(notice.what)
-            return f"{notice.moment} is not as it was the last time: {what}. The replay is not deterministic"
+            return f"{notice.moment} differs from the last visit: {what}. The replay is not deterministic"
         case Lost():
             lost = one_line(f"the rank is lost: {notice.why}")
-            return f"{lost}\ntype restart, or any command that goes back, to start it again"
+            return f"{lost}\ntype `restart`, or any command that goes back, to start it again"
         case AtRecordedHang():
             where = f", at {notice.hang.place}" if notice.hang.place else ""
             return one_line(

@@ -56,7 +56,7 @@ class DockerRuntime:
         if spec.environment is None:
             return "the capsule does not list the installed files of the rank: use --runtime local"
         if isinstance(spec.origin, ImageOrigin) and spec.origin.gpu_pids:
-            return "the checkpoint has the state of a GPU, and the containers have none: use --runtime local"
+            return "the checkpoint has the state of a GPU, and the containers have no GPU: use --runtime local"
         return None
 
     def start(self, spec: ReplaySpec, say: Say = silent) -> StartedRank:

@@ -208,7 +208,7 @@ def _disk(cache: Path) -> Facility:
     return Facility(
         name="disk",
         ok=free >= _LEAST_DISK_BYTES,
-        needed_for="the cache: CRIU, the native recorder, Docker's images (2 GB with torch)",
+        needed_for="the cache: CRIU, the native recorder, container images (2 GB with torch)",
         detail=f"{free / 2**30:.1f} GiB free at {there}",
         fix="set PRISMDBG_CACHE to a folder on a larger disk",
     )
@@ -236,7 +236,7 @@ def _gpu() -> Facility:
         ok=bool(listed),
         needed_for="ranks on CUDA; nothing else",
         detail=listed or "none found (no nvidia-smi)",
-        fix="none needed for jobs on CPU",
+        fix="optional; only jobs on CUDA need one",
     )
 
 
@@ -275,7 +275,7 @@ def _leftovers(cache: Path) -> Iterator[Facility]:
         detail=describe(superseded_builds(cache), "remove the folders"),
     )
     yield Facility(
-        name="environment images",
+        name="container images of replays",
         ok=True,
         needed_for="replays in Docker; rebuilt when needed",
         detail=describe(environment_images(cache), "`prismdbg rm --environments` keeps the newest"),

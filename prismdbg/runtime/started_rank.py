@@ -165,7 +165,7 @@ class StartedRank:
         lines = said.splitlines()[-_LAST_LINES:]
         words = "".join(f": {line}" for line in lines) if len(lines) < 2 else "\n".join((":", *lines))
         return RuntimeFailure(
-            f"the starter in {where} ended with {code} and no message{words}",
+            f"the process that starts the rank in {where} ended with exit code {code} and no message{words}",
             hint="run `prismdbg doctor` to see what this machine lacks, or use another --runtime",
         )
 

@@ -122,7 +122,7 @@ def open_installed(path: str) -> BinaryIO:
 def not_installed(path: str) -> PrismError:
     if folder := next((folder for folder in map(str, Path(path).parents) if _is_everybodys(folder)), ""):
         return FacilityError(
-            f"{path} is not shown: {folder} looks like an installation, but everybody may write to it",
+            f"{path} is not available to the rank: {folder} looks like an installation, but is writable by everyone",
             hint=f"run `chmod o-w {shlex.quote(folder)}`, if all in it is meant to be read",
         )
     return CapsuleError(

@@ -93,7 +93,7 @@ def _check(expression: Expression, mine: frozenset[str], whose: str, known: Know
             expression.text,
             node.column,
             f"unknown name {quoted(node.name)}: neither in {whose} nor in the program",
-            hint=f"{hint}; or a name of the program: local.NAME",
+            hint=f"{hint}; for a variable of the program: local.NAME",
         )
 
 

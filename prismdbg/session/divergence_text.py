@@ -14,7 +14,7 @@ Json = dict[str, Any]
 
 _GROUP = "process_group"
 _STRUCTURAL = (
-    "the program took another path than in the recording: compare the two lines above, then check why it took another "
+    "the program took a different path from the recording: compare the two lines above, then check why it took another "
     "branch: changed code, other data or arguments, a rank-dependent condition, unseeded random numbers"
 )
 _VALUES = (
@@ -60,14 +60,14 @@ def group_of(call: Json) -> str:
 def headline(event: Json) -> str:
     """What differs, in one line."""
     if event.get("assumed"):
-        return "peers are assumed to send other data than the recorded data"
+        return "peers are assumed to send data that differs from the recording"
     differences = event["differences"]
     if event.get("expected") is None:
         return f"{event['actual']['profiling_name']} is not in the recording; " + "; ".join(
             d["expected"] for d in differences
         )
     if all(not d["structural"] for d in differences):
-        return f"{event['actual']['profiling_name']} sends other values than it did"
+        return f"{event['actual']['profiling_name']} sends different values from the recorded ones"
     return "this call differs from the recorded call in: " + ", ".join(
         d["field"].replace("_", " ") for d in differences
     )

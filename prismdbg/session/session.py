@@ -40,7 +40,7 @@ MAX_COUNT = 1_000_000
 AROUND_LINES = 5
 MAX_ERRORS, MAX_ERROR = 1000, 2000  # of conditions that cannot be evaluated
 RUNS_ON_HINT = "type `continue` to wait for it, `restart 0` to go back to the start moment, or `quit` to end it"
-GONE_HINT = "type restart, or any command that goes back, to start it again"
+GONE_HINT = "type `restart`, or any command that goes back, to start it again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,7 +273,7 @@ class Session:
         self.require_stop()
         if moment <= self.position:
             raise UsageError(
-                f"{moment} is before here: the rank is at {self.moment}", hint=f"type `goto {moment}` to go back to it"
+                f"{moment} is before the current moment, {self.moment}", hint=f"type `goto {moment}` to go back to it"
             )
         return self.resume(until=str(moment))
 
@@ -394,7 +394,10 @@ class Session:
 
     def require_no_run(self) -> None:
         if self.phase is Phase.RUNNING:
-            raise UsageError("the rank is running", hint="interrupt it, or wait until it stops")
+            raise UsageError(
+                "the rank is running",
+                hint="interrupt it with Ctrl-C (in an editor, with Pause), or wait until it stops",
+            )
 
     def require_alive(self) -> None:
         if self.phase is Phase.FINISHED:
@@ -408,7 +411,7 @@ class Session:
         """Where the rank stands."""
         self.require_alive()
         if (stop := self.stop) is None:
-            raise UsageError("the rank is running", hint="type continue to wait until it stops")
+            raise UsageError("the rank is running", hint="type `continue` to wait until it stops")
         return stop
 
     def require_view(self) -> None:
@@ -418,5 +421,5 @@ class Session:
         if self.require_stop().reason == StopReason.PARKED:
             raise UsageError(
                 "the rank is where it was captured and has not run yet, so it has no frame",
-                hint="type next to run to the next collective",
+                hint="type `next` to run to the next collective",
             )

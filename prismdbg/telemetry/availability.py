@@ -36,7 +36,7 @@ class Available:
 
     @property
     def text_of_absent(self) -> str:
-        return "; ".join(f"not {name}: {why}" for name, why in self.absent.items())
+        return "; ".join(f"{name} not available: {why}" for name, why in self.absent.items())
 
 
 def of_host(root: Path = Path("/")) -> Available:

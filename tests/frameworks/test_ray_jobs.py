@@ -35,5 +35,5 @@ def test_what_the_function_of_a_worker_raises_is_the_incident(row: str, tmp_path
     run, code = record(tmp_path, raises=1)
     assert code == 1
     said = prismdbg("why", run)
-    assert "rank 1 raised ValueError: bad batch at 4.0" in said.out, said.out
+    assert "rank 1 raised at 4.0: ValueError: bad batch" in said.out, said.out
     assert "its log has no end" not in said.out, said.out

@@ -20,6 +20,7 @@ from prismdbg.render import console
 from prismdbg.runtime.facilities import Facility, facilities
 
 _OPTIONAL = frozenset({"gpu", "sensors", "gpu sensors"})
+_FROM = {"checkpoint": "a checkpoint", "program's start": "the program's start"}
 
 
 @click.command()
@@ -45,7 +46,7 @@ def command(run: Path | None, as_json: bool) -> int:
     if run is not None:
         return _of_job(run, as_json)
     found = facilities(cache_dir(), choice.NAME, lambda: choice.find().program.version)
-    lacking = [f for f in found if not f.ok and f.name.lower() not in _OPTIONAL]
+    lacking = [f for f in found if not f.ok and not _is_optional(f)]
     with console.also_unread():
         if as_json:
             console.emit_json({"facilities": [asdict(f) for f in found], "origins": _origins(found)})
@@ -55,13 +56,23 @@ def command(run: Path | None, as_json: bool) -> int:
 
 
 def _show(found: Iterable[Facility]) -> None:
-    rows = [("ok" if f.ok else "no", f.name, f.needed_for, f.detail) for f in found]
+    rows = [(_state(f), f.name, f.needed_for, f.detail) for f in found]
     console.emit(console.columns(("", "requirement", "needed for", "found"), rows))
     for facility in found:
         if facility.fix:
             console.emit(f"\n{facility.name}: {facility.fix}")
     for origin, can in _origins(found).items():
-        console.say(f"capsules whose origin is the {origin}: {'yes' if can else 'no'}")
+        console.say(f"capsules from {_FROM[origin]}: {'yes' if can else 'no'}")
+
+
+def _state(facility: Facility) -> str:
+    if facility.ok:
+        return "ok"
+    return "optional" if _is_optional(facility) else "no"
+
+
+def _is_optional(facility: Facility) -> bool:
+    return facility.name.lower() in _OPTIONAL
 
 
 def _of_job(run: Path, as_json: bool) -> int:

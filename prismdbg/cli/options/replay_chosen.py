@@ -88,7 +88,7 @@ class Chosen:
             raise UsageError(
                 "--bisect without --source replays the captured program, whichever commit is checked out",
                 hint="add --source . to replace the captured files by the files that are checked out; a capsule of a "
-                "hang, or one captured by hand, needs --script, too",
+                "hang, or one captured on request, needs --script, too",
             )
         if self.source is None and not self.allow_writes:
             raise UsageError(

@@ -276,7 +276,7 @@ def _say(
             return f"the hypervisor gave CPU {cpus} to others for {brief(round(mine.stolen_ns))}", ()
         case Why.RUN_QUEUE:
             ran = rivals(evidence, telemetry, span, mine) or [f"not known: {nobody(telemetry)}"]
-            lines = tuple(f"who ran there instead: {one}" for one in ran)
+            lines = tuple(f"processes that ran there instead: {one}" for one in ran)
             return f"it waited {brief(round(mine.waited_ns))} in the run queue of CPU {cpus}", lines
     slept = disk_sleep(span, mine, others)
     if why is Why.DISK:

@@ -124,14 +124,14 @@ class CaptureRequest:
 def require_new(output: Path) -> None:
     """Before anybody waits for it."""
     if output.exists():
-        raise UsageError(f"{output} exists", hint="choose a new name")
+        raise UsageError(f"{output} already exists", hint="choose another name, or remove it first")
 
 
 def capture(request: CaptureRequest, say: Say) -> Capsule:
     """Takes the image, lets the rank go, waits for the window, writes the capsule."""
     require_new(request.output)
     folder = request.run.latest(request.rank)
-    incident = request.incident or Incident(kind=IncidentKind.REQUEST, text="captured by hand")
+    incident = request.incident or Incident(kind=IncidentKind.REQUEST, text="captured on request")
     if request.origin is Origin.START and (request.node or not has_local_logs(folder)):
         _require_startable(request, folder)
         return _capture_from_start(request, folder, incident)
@@ -296,8 +296,8 @@ def socket_of(folder: Path) -> Path:
     rank = read_json(folder / "rank.json")
     if not rank:
         raise RankLost(
-            f"rank {folder.name} has no rank.json, which describes it",
-            hint="capture another rank: the recorder of this rank failed at its start, or the rank was killed then",
+            f"rank {folder.name} cannot be captured: its folder in RUN has no rank.json",
+            hint="capture another rank: the recorder of this rank failed to start, or the rank was killed early",
         )
     _refuse_out_of_reach(folder, rank)
     if not still_runs(rank):
@@ -375,11 +375,12 @@ def _refuse_out_of_reach(folder: Path, rank: Mapping[str, Any]) -> None:
     instead = f"or {_from_the_start(folder)}: this needs only the run folder"
     if isinstance(node, str) and node != here and not is_in_a_container_here(rank):
         raise FacilityError(
-            f"rank {name} runs on node {node}, this is {here}", hint=f"run the capture there, {instead}"
+            f"rank {name} runs on node {node}, but this command runs on node {here}",
+            hint=f"run the capture there, {instead}",
         )
     if rank.get("boot_id", boot_id()) != boot_id():
         raise FacilityError(
-            f"rank {name} runs on another machine, or ran before this one was started again",
+            f"rank {name} runs on another machine, or ran before this machine was rebooted",
             hint=f"run the capture there, {instead}",
         )
     _refuse_incomplete(folder / "rank.json", rank)
@@ -493,7 +494,8 @@ def _take_once(
     if not was_held and frozen_by > lease_ends:
         shutil.rmtree(images)
         raise CheckpointError(
-            f"the checkpoint of rank {folder.name} took longer than the rank may be held, and it continued meanwhile",
+            f"the checkpoint of rank {folder.name} took longer than the rank may be paused; the rank continued "
+            "before the checkpoint was complete",
             hint="capture it again when the machine is less busy",
         )
     paused = time.monotonic_ns() - stands_since

@@ -90,7 +90,7 @@ def _no_state(name: str, why: str) -> CapsuleError:
     hint = (
         "record with a larger --log-bytes, or take snapshots more often"
         if why
-        else "record with --state-every STEPS; the program calls prismdbg.restore_point before its loop, or uses a "
-        "framework that prismdbg knows"
+        else "record with --state-every STEPS, and call prismdbg.restore_point before the loop of the program, or use "
+        "a framework that prismdbg knows"
     )
     return CapsuleError(f"rank {name} has no state snapshot{why}", hint=hint)

@@ -54,7 +54,7 @@ def predict_image(
         existing = next(path for path in (folder, *folder.parents) if path.exists())
         free = shutil.disk_usage(existing).free
         if free < size * _HEADROOM + spare_bytes:
-            stays = f", of which {spare_bytes // _MIB} MiB are to stay free" if spare_bytes else ""
+            stays = f", of which {spare_bytes // _MIB} MiB must stay free" if spare_bytes else ""
             raise FacilityError(
                 f"the checkpoint will take about {size // _MIB} MiB, and {existing} has {free // _MIB} MiB free{stays}",
                 hint=hint,

@@ -50,7 +50,7 @@ def _take(descriptor: int, deadline: float, given_up: Callable[[], bool] | None)
         except BlockingIOError:
             if time.monotonic() > deadline:
                 hint = "try again when the other capture of this rank is done"
-                raise UsageError("the rank is being captured", hint=hint) from None
+                raise UsageError("another command is capturing this rank", hint=hint) from None
             if given_up is not None and given_up():
                 raise NotWaitedFor("the wait for another capture of the rank was cancelled") from None
             time.sleep(POLL_S)

@@ -315,7 +315,7 @@ class _Attempt:
         left = min(self._failed_exits, key=lambda one: one[1].time_ns, default=None)
         if left is None or left[0] == folder or left[1].time_ns >= time_ns:
             return ""
-        return f"; {_title(left[0])} had ended by itself with {exit_code(left[1].data['code'])}"
+        return f"; {_title(left[0])} had exited with {exit_code(left[1].data['code'])}"
 
     def note_waits(self, folder: str, waited_ns: Mapping[int, int]) -> None:
         if "slow" in self.triggers and "slow" not in self._fired:

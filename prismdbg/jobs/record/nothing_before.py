@@ -79,7 +79,7 @@ def _why(run: RunFolder, folder: Path, incident: Moment | None) -> tuple[str, st
     if config.get("state_every"):
         return (
             "it took no state snapshot before the incident",
-            "the program calls prismdbg.restore_point before its loop, or uses a framework that prismdbg knows; "
+            "call prismdbg.restore_point before the loop of the program, or use a framework that prismdbg knows; "
             "`record` says if a state cannot be registered",
         )
     if config.get("checkpoint_every"):

@@ -470,7 +470,7 @@ class Supervisor:
         if not process.died_without_a_word() or was_replaced(self._run.ranks / death.name):
             return []
         if death.code == 0:  # nobody was killed: its log could not be written to the end
-            self._ledger.problem(f"rank {death.name} ended with exit code 0, and its log has no end")
+            self._ledger.problem(f"rank {death.name} ended with exit code 0, and its log has no end record")
             return []
         how = how_it_died(death.signal, death.code) + ("" if is_first else "; another rank may have died before it")
         time_ns = monotonic_of(death.wall_ns)
@@ -622,7 +622,7 @@ class Supervisor:
         self._asked_by_signal = False
         if "signal" not in self._policy.triggers:
             return
-        incident = Incident(kind=IncidentKind.SIGNAL, text="SIGUSR1 to the supervisor")
+        incident = Incident(kind=IncidentKind.SIGNAL, text="SIGUSR1 sent to `prismdbg record`")
         living = [name for name, process in self._processes.items() if process.is_alive()]
         with self._incident(incident, living) as entry:
             self._take_stacks()

@@ -142,7 +142,7 @@ def connect(plan: Plan, running: RunningRank, deadline: Deadline = NEVER) -> Age
         raise _late(error, plan, deadline) from None
     except RankLost as error:
         running.require_within_limits()
-        what = "the program ended before it had its state" if plan.awaits_restore_point else str(error)
+        what = "the program ended before its state was restored" if plan.awaits_restore_point else str(error)
         raise RankLost(
             f"{what}, with exit code {running.exit_code()}; {_last_words(plan.own.output)}",
             hint="run `prismdbg verify` to check the capsule, and `prismdbg doctor` to check this machine",

@@ -288,7 +288,7 @@ def ended_by(code: int | None) -> str:
 
 def died_of(code: int | None) -> str:
     """As `ended_by`, and what a signal that others send to end a process says of a replay."""
-    outside = ", a signal that usually comes from outside of the program" * is_from_outside(code)
+    outside = ", a signal that usually comes from outside the program" * is_from_outside(code)
     return ended_by(code) + outside
 
 
@@ -319,7 +319,7 @@ def _not_comparable(_: Recorded, seen: Seen) -> Decision | None:
     """By tolerance: what differs by an amount that nobody knows."""
     if seen.unsketched:
         calls = counted(seen.unsketched, "collective")
-        why = f"{calls} sent other bits than in the recorded run, and the recording has no sketch of their values"
+        why = f"{calls} sent different bits from the recorded run, and the recording has no sketch of their values"
         return Decision(Outcome.INCONCLUSIVE, why)
     if seen.parameters_differ_at and not seen.within:
         at = seen.parameters_differ_at
@@ -330,8 +330,8 @@ def _not_comparable(_: Recorded, seen: Seen) -> Decision | None:
 _LIVES = {
     End.NEXT_CALL: "the rank issued a further collective",
     End.FINISHED: "the program ended with exit code {code}",
-    End.SILENT: "the rank lived on and issued no further collective",
-    End.QUIET: "the rank lived on and issued no further collective until --timeout ended",
+    End.SILENT: "the rank stayed alive and issued no further collective",
+    End.QUIET: "the rank stayed alive and issued no further collective until --timeout ended",
 }
 
 

@@ -27,7 +27,7 @@ def require_room(run: Path, folders: Sequence[Path], say: Callable[[str], None])
         if needed > (room := room_bytes(os.getpid())):
             raise FacilityError(
                 f"{takes}, but only {size(room)} are free",
-                hint="leave out --whole: then their ends and a summary of what is before are read",
+                hint="leave out --whole to read only the ends of the logs and a summary of earlier steps",
             )
     say(takes)
 

@@ -288,7 +288,8 @@ def report(
         return [f"{path} contains no rank that can be replayed: {counted(len(begun), 'log')} could not be written"]
     if not states and is_recording(run, supervisor_report(run)):
         return [
-            f"{path} contains no rank so far: the job runs; no rank has issued a collective or an optimizer step yet"
+            f"{path} contains no rank so far: the job is running, but no rank has issued a collective or an optimizer "
+            "step yet"
         ]
     if not states:
         return [f"{path} contains no rank: the job issued no collective and no optimizer step"]

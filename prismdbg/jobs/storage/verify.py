@@ -85,7 +85,7 @@ def check_manifest(capsule: Capsule) -> None:
     manifest = capsule.manifest
     if manifest.not_replayable:
         raise CapsuleError(
-            f"the capsule's first collective is {manifest.moment_a}, and it is {manifest.not_replayable}",
+            f"the capsule, whose first collective is {manifest.moment_a}, is {manifest.not_replayable}",
             hint="record with a larger --window, or with --checkpoint-every within it; `prismdbg open` shows the rest",
         )
 

@@ -21,7 +21,7 @@ def watched(recording: Recording) -> int:
 
 
 class LogBound:
-    """The rank may still be captured by hand, so it is recorded until the log has grown by what it may take. Then
+    """The rank may still be captured on request, so it is recorded until the log has grown by what it may take. Then
     nothing is removed: what the log refers to, and what its reader needs, only the supervisor knows."""
 
     def __init__(self, recording: Recording, is_gone: Callable[[], bool]) -> None:

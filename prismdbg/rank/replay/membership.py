@@ -19,7 +19,7 @@ def peers_at(stop: Stop, log: RankLog) -> dict[str, Any]:
     """Every member of the group. `arrived` is unknown: this rank's log holds only this rank's times."""
     name = str(stop.event.get("process_group", ""))
     if not name:
-        raise UsageError("the rank is not at a collective", hint="type next to run to one")
+        raise UsageError("the rank is not at a collective", hint="type `next` to run to one")
     ranks = ranks_of(name, log)
     record = recorded(stop, log)
     involved = _involved(stop, len(ranks))

@@ -38,7 +38,7 @@ class Daemon:
         if shutil.which("dockerd") is None:
             return "Docker is not installed: run apt-get install docker.io"
         if os.geteuid() != 0:
-            return "only root can start a Docker engine: start it, or join the docker group"
+            return "only root can start a Docker engine: start it as root, or join the docker group"
         return None
 
     def start(self, answers: Callable[[], bool]) -> None:

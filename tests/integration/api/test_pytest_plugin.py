@@ -64,6 +64,10 @@ def test_a_capsule_is_a_test(nan_early: Taken, tmp_path: Path) -> None:
     assert ended.returncode == 1, said + ended.stderr
     assert "PASSED test_incident.py::test_the_loss_stays_finite" in said, said
     assert "2 passed" in said and "2 failed" in said and "2 errors" in said, said
-    assert "AssertionError" in said and "diverged at " in said and "all_reduce sends other values than it did" in said
+    assert (
+        "AssertionError" in said
+        and "diverged at " in said
+        and "all_reduce sends different values from the recorded ones" in said
+    )
     assert "the fixture `capsule` needs a mark" in said and "unexpected keyword argument 'runtim'" in said
     assert "nowhere" in said

@@ -27,7 +27,7 @@ from spawning import Spawn
 from waiting import wait_for
 
 BOUND_S = 240.0  # the first container of an engine waits for its image to be made
-LOOKING, STANDS, ALL_RANKS = Phase.LOOKING.value.encode(), b"stopped at 0.0", b"raised ValueError"
+LOOKING, STANDS, ALL_RANKS = Phase.LOOKING.value.encode(), b"stopped at 0.0", b"raised at 1.1: ValueError"
 
 
 def free_port() -> int:

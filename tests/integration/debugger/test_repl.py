@@ -143,7 +143,7 @@ def test_a_walk_through_a_rank(debug: Callable[..., tuple[int, str]]) -> None:
     assert re.search(r"^loss +float32\[\] cpu$", shown["locals"], re.MULTILINE)
     assert re.search(r"0 +0 +recorded +unknown\n +1 +1 +this rank +here", shown["peers"])
     assert "in <module>" in shown["up"] and "__main__" in shown["list"]
-    assert "is before here" in shown["until 0.1"]
+    assert "is before the current moment" in shown["until 0.1"]
     assert "stopped at 2.1 (until)" in shown["until 2"]
     assert "the program ended with 0 after 3." in shown["continue"]
     assert "0 synthesized" in shown["continue"] and "never joined" not in shown["continue"]
@@ -169,7 +169,7 @@ def test_another_program_diverges_with_its_story(debug: Callable[..., tuple[int,
     finally:
         model.write_text(original)
     assert code == 5, text
-    assert "diverged at 0.4: all_reduce sends other values than it did" in text
+    assert "diverged at 0.4: all_reduce sends different values from the recorded ones" in text
     assert "the last of group world, as recorded:" in text
     assert re.search(r"-> +\d+ .*dist\.all_reduce\(mean\)", text)
     assert "list of 1" in answers(text)["print input"]

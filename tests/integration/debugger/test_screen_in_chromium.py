@@ -104,7 +104,7 @@ def served(
     ("is_run", "words"),
     [
         (False, ("read-only", "0.1", "all_reduce in world", "out[0]", "min", "rank 1")),
-        (True, ("recorded", "raised ValueError", "all_reduce", "awaited")),
+        (True, ("recorded", "raised at 1.1: ValueError", "all_reduce", "awaited")),
     ],
 )
 def test_its_panes_are_filled_when_it_appears(

@@ -71,7 +71,7 @@ def test_all_ranks_of_a_run_and_back_to_them(
     run = write_run(tmp_path / "run")
     python, option, code = prismdbg_command
     terminal.start(f"{python} {option} '{code}' open {run.path}", 160, 45)
-    terminal.until("rank 1 raised ValueError")
+    terminal.until("rank 1 raised at 1.1: ValueError")
     terminal.keys("Enter")
     terminal.until_match(r"\n rank 1, its log, not replayable: .*\n.*q quit")  # above the keys
     terminal.until("▲ 1.1")

@@ -132,7 +132,7 @@ def test_what_cannot_take_the_state_is_skipped_by_a_bisection(failed: Path, name
     (tmp_path / PROGRAM.name).write_text(text)
     said = prismdbg("replay", failed, "--runtime", "local", "--source", tmp_path, "--bisect")
     assert said.code == 125, said.out + said.err
-    assert "inconclusive: the program ended before it had its state" in said.err and why in said.err
+    assert "inconclusive: the program ended before its state was restored" in said.err and why in said.err
 
 
 def test_git_bisect_finds_the_commit(failed: Path, tmp_path: Path) -> None:

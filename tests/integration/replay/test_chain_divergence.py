@@ -39,7 +39,7 @@ def first_difference(other_rate: Path) -> str:
 def test_a_divergence_is_told_with_its_story(other_rate: Path, first_difference: str) -> None:
     said = prismdbg("replay", other_rate, "--runtime", "local")
     assert said.code == 5
-    assert f"diverged at {first_difference}: all_reduce sends other values than it did" in said.out
+    assert f"diverged at {first_difference}: all_reduce sends different values from the recorded ones" in said.out
     assert "the last of group world, as recorded:" in said.out
     assert re.search(r"incidents/nan/train\.py:\d+", said.out)
     assert re.search(r"^-> +\d+ +dist\.all_reduce\(mean\)", said.out, re.MULTILINE)

@@ -30,6 +30,6 @@ def test_its_replay_ends_as_inconclusive_and_says_what_was_identical(tmp_path: P
     replayed = prismdbg("replay", capsule, "--runtime", "local", "--timeout", "110")
     assert replayed.code == 7, replayed.out + replayed.err
     assert "the incident did not happen again: the replay is identical up to the end moment" in replayed.out
-    assert "the rank lived on and issued no further collective" in replayed.out
+    assert "the rank stayed alive and issued no further collective" in replayed.out
     assert "5 collectives compared, 5 with their payload fingerprints" in replayed.out
     assert time.monotonic() - began < 100

@@ -177,7 +177,7 @@ def test_what_was_not_registered_shows_and_is_named(tmp_path: Path) -> None:
     capsule = captured(made, 1, tmp_path, "--window", 4)  # from step 8, where the schedule is between two changes
     said = prismdbg("replay", capsule, "--runtime", "local")
     assert said.code == 5, said.out + said.err
-    assert "sends other values than it did" in said.out
+    assert "sends different values from the recorded ones" in said.out
     assert "possible: state that was not registered: schedule (StepLR), data (Tensor)" in said.out
 
 

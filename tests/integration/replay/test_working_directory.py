@@ -24,4 +24,4 @@ def test_it_is_replayed_from_where_it_was_started(tmp_path: Path, how: str) -> N
     assert replayed.code == 0, replayed.out + replayed.err
     assert "identical up to 0.5: 5 collectives compared" in replayed.out
     told = prismdbg("why", job.run.path)
-    assert "rank 1 raised ValueError" in told.out or "ValueError: # prism" in told.out, told.out
+    assert "rank 1 raised at 0.5: ValueError" in told.out or "ValueError: # prism" in told.out, told.out

@@ -271,6 +271,19 @@ def test_doctor_fails_for_a_reader_that_has_enough(monkeypatch: pytest.MonkeyPat
             assert unread(monkeypatch, ["doctor", *more]) == code
 
 
+def test_doctor_marks_what_need_not_be_there(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    states = {"criu": False, "kernel": True, "gpu": False}
+    found = [Facility(name=name, ok=ok, needed_for="ranks", detail="found") for name, ok in states.items()]
+    monkeypatch.setattr(doctor, "facilities", lambda *_: found)
+    assert main.run(["doctor"]) == ExitCode.LACKING
+    out, told = capsys.readouterr()
+    rows = out.splitlines()[1:]
+    assert [line.split()[:2] for line in rows] == [["no", "criu"], ["ok", "kernel"], ["optional", "gpu"]]
+    assert told.splitlines() == ["capsules from a checkpoint: no", "capsules from the program's start: no"]
+
+
 def test_setup_fails_for_a_reader_that_has_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(setup, "set_up", lambda *_: [Part(name="recorder", lacking="gcc", instead="slower")])
     for more in ([], ["--json"]):

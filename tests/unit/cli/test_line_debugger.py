@@ -191,7 +191,12 @@ def test_mistakes_are_said_and_cost_nothing() -> None:
     rank = PlayedRank([stopped("0.1")])
     code, text = drive(rank, "dance", "next", "p x.__class__", "peers", "until 0.1")
     assert code == 0
-    for words in ("unknown command 'dance'", "private", "unknown request to the agent: 'peers'", "is before here"):
+    for words in (
+        "unknown command 'dance'",
+        "private",
+        "unknown request to the agent: 'peers'",
+        "is before the current moment",
+    ):
         assert words in text
 
 

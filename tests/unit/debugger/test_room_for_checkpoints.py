@@ -37,7 +37,7 @@ def test_too_little_room(
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=free))
     with pytest.raises(FacilityError) as raised:
         SavedCheckpoints(tmp_path).require_room(next_bytes)
-    assert said in str(raised.value) and "and 1024 MiB are to stay free" in str(raised.value)
+    assert said in str(raised.value) and "and 1024 MiB must stay free" in str(raised.value)
     assert hint in raised.value.hint
 
 

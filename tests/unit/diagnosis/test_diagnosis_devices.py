@@ -107,7 +107,7 @@ def test_a_rank_that_raised_waits_nowhere() -> None:
     job.call(group="side", only={2}, done=False)
     put_on_device(job)
     job.raises(2, "RuntimeError", "CUDA error: device-side assert triggered")
-    raised = "rank 2 raised RuntimeError: CUDA error: device-side assert triggered at 20.1"
+    raised = "rank 2 raised at 20.1: RuntimeError: CUDA error: device-side assert triggered"
     assert verdicts(job) == [(Certainty.CERTAIN, raised)]
 
 
@@ -117,8 +117,8 @@ def test_those_whose_backend_raised_have_followed() -> None:
     for rank in (0, 1, 3):
         job.raises(rank, "DistBackendError", "NCCL watchdog timeout")
     first, waits = verdicts(job)
-    assert first[0] is Certainty.CERTAIN and first[1].startswith("rank 2 raised RuntimeError")
-    assert waits[1].startswith("ranks 0, 1 and 3 wait in all_reduce, group world #23")
+    assert first[0] is Certainty.CERTAIN and first[1].startswith("rank 2 raised at 20.3: RuntimeError")
+    assert waits[1].startswith("ranks 0, 1 and 3 wait in all_reduce (group world #23")
 
 
 @pytest.mark.parametrize("gone", [frozenset[int](), frozenset({1})])
@@ -266,7 +266,7 @@ def gone_on(*, holds_up: bool, came: bool = False) -> Job:
 def test_a_call_that_holds_up_a_later_one_of_its_group_was_not_left_behind() -> None:
     """The world's calls pass it by, on a stream of their own."""
     found = [text for _, text in verdicts(gone_on(holds_up=True)) if "group side" in text]
-    assert len(found) == 1 and found[0].startswith("rank 0 waits in all_reduce, group side #0, 2.1 for ")
+    assert len(found) == 1 and found[0].startswith("rank 0 waits in all_reduce (group side #0, 2.1) for ")
     assert found[0].endswith("rank 1 never joined it")
 
 

@@ -101,7 +101,7 @@ class TestWhoLostItsConnectionIsNotTheFirst:
         died = first_of(found_in(job, silent=frozenset({0})), Died)
 
         assert "connections" not in "\n".join(died.lines)
-        assert "it is the only rank whose log has no end" in died.lines
+        assert "it is the only rank whose log has no end record" in died.lines
 
 
 class TestWhatADeathDoesNotExplain:
@@ -220,7 +220,7 @@ class TestExitCodes:
         found = found_in(job, silent=frozenset({0, 1}), signals={0: signal.SIGTERM, 1: signal.SIGTERM})
 
         assert said(found) == [("exited", Certainty.CERTAIN, 2)]
-        assert found.verdicts[0].text == "rank 2 ended by itself with exit code 1 at 3.0"
+        assert found.verdicts[0].text == "rank 2 exited with exit code 1 at 3.0"
 
     def test_who_lost_its_connection_to_it_follows(self) -> None:
         job = Job(2)
@@ -242,8 +242,8 @@ class TestExitCodes:
         found = found_in(job)
 
         assert said(found) == [("exited", Certainty.LIKELY, 1)]
-        assert "rank 0 ended by itself after it with exit code 1" in found.verdicts[0].lines
-        assert "rank 2 ended by itself after it with exit code 4" in found.verdicts[0].lines
+        assert "rank 0 exited after it with exit code 1" in found.verdicts[0].lines
+        assert "rank 2 exited after it with exit code 4" in found.verdicts[0].lines
 
     def test_who_caught_the_error_of_a_lost_peer_and_ended_itself_is_not_the_cause(self) -> None:
         job = Job(2)
@@ -456,7 +456,7 @@ def test_the_words_for_a_rank_that_ended_itself_do_not_claim_more() -> None:
     job.steps(2)
     found = found_in(job, silent=frozenset({0}), died_first=0, exit_codes={0: 0})
     assert found.verdicts[0].text == (
-        "rank 0 ended by itself with exit code 0, and its log has no end: os._exit, or an exit in native code"
+        "rank 0 exited with exit code 0, and its log has no end record: os._exit, or an exit in native code"
     )
 
 
@@ -466,7 +466,7 @@ def test_a_job_that_was_perhaps_told_to_end_gives_a_hint() -> None:
     more: dict[str, Any] = {"signals": {1: signal.SIGTERM}, "interrupted": True, "perhaps_told": True}
     found = found_in(job, silent=frozenset({1}), died_first=1, **more)
     assert said(found) == [("died", Certainty.HINT, 1)]
-    assert any(line.startswith("perhaps the job was told to end") for line in found.verdicts[0].lines)
+    assert any(line.startswith("perhaps the job was terminated") for line in found.verdicts[0].lines)
 
 
 def test_a_note_of_a_later_exit_does_not_make_an_earlier_exit_vanish() -> None:
@@ -474,7 +474,7 @@ def test_a_note_of_a_later_exit_does_not_make_an_earlier_exit_vanish() -> None:
     job.steps(2)
     job.note(1, "exit", code=None)
     job.logs[0].notes.append(Note("exit", job.now_ns, {"code": 7}))
-    assert found_in(job).verdicts[0].text == "rank 0 ended by itself with exit code 7"
+    assert found_in(job).verdicts[0].text == "rank 0 exited with exit code 7"
 
 
 def test_what_all_ranks_raise_at_one_place_is_told_once() -> None:
@@ -490,8 +490,8 @@ def test_what_all_ranks_raise_at_one_place_is_told_once() -> None:
     found = found_in(job)
     assert [verdict.ranks for verdict in found.verdicts] == [(1, 0, 2, 3), (4,), (5,)]
     first = first_of(found, Raised)
-    assert first.text.startswith("ranks 0, 1, 2 and 3 raised ValueError: bad batch")
-    assert "rank 3 said: bad batch of rank 3" in first.lines
+    assert first.text.startswith("ranks 0, 1, 2 and 3 raised at 0.1: ValueError: bad batch")
+    assert "rank 3 reported: bad batch of rank 3" in first.lines
     assert first.to_json()["others"] == {"3": "bad batch of rank 3"}
     assert text_of(found).count('"/job/train.py", line 7') == 2
 
@@ -502,8 +502,8 @@ def test_of_many_that_say_something_else_a_few_are_named() -> None:
     for rank in range(8):
         job.raises(rank, "OutOfMemoryError", f"CUDA out of memory. GPU {rank}")
     first = first_of(found_in(job), Raised)
-    assert len(first.ranks) == 8 and "4 more ranks said something else" in first.lines
-    assert "rank 3 said: CUDA out of memory. GPU 3" in first.lines
+    assert len(first.ranks) == 8 and "4 more ranks reported other messages" in first.lines
+    assert "rank 3 reported: CUDA out of memory. GPU 3" in first.lines
 
 
 def raised_alike(*at_ms: float, calls: int = 0, ahead_ms: float = 0.0, **more: Any) -> Raised:

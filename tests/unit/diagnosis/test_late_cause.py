@@ -271,7 +271,9 @@ def test_who_ran_instead_is_said() -> None:
     found = telemetry(job, {names.RUN_QUEUE_WAIT: 0.01 + ALL_OF_IT}, QUIET, burner, there, elsewhere, not_there)
     cause = cause_of(job, found)
     assert cause is not None
-    assert [line for line in cause.lines if "process" in line] == ["who ran there instead: process 71 (stress), 1.6 s"]
+    assert [line for line in cause.lines if "process" in line] == [
+        "processes that ran there instead: process 71 (stress), 1.6 s"
+    ]
 
 
 @pytest.mark.parametrize("why", ["", "more than 128 used CPUs at once: the others were not read"])

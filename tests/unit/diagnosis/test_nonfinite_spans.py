@@ -158,14 +158,14 @@ class TestSummaries:
         written(tmp_path, OVERFLOWS, 4, summarize)
         nan = next(v for v in diagnose(read(tmp_path, 0)).verdicts if isinstance(v, FirstNonfinite))
         assert (str(nan.moment), nan.certainty) == ("0.1", Certainty.LIKELY)
-        assert any("does not say whether a gradient scaler skipped it" in line for line in nan.lines)
+        assert any("does not say whether a gradient scaler skipped the step" in line for line in nan.lines)
 
     def test_what_it_only_counts_is_no_beginning(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(nonfinite_runs.NonfiniteRuns, "of_part", lambda *_, **__: [])
         written(tmp_path, [(NAN, 0, 1), (FINE, 0, 12), (NAN, 1, 30)], 5, summarize)
         nan = next(v for v in diagnose(read(tmp_path, 0)).verdicts if isinstance(v, FirstNonfinite))
         assert nan.moment.step >= 13 and nan.certainty is Certainty.LIKELY
-        assert any("before it only a summary was read" in line for line in nan.lines)
+        assert any("only a summary of earlier steps with NaN or Inf was read" in line for line in nan.lines)
 
     def test_values_with_which_pipelining_learns_shapes_hide_no_first_one(self, tmp_path: Path) -> None:
         log = TinyLog(tmp_path / "0", segment_bytes=1 << 13)

@@ -86,7 +86,7 @@ def test_who_waits_for_a_message_of_any_rank_may_hang() -> None:
     job.receive(0, -1, op="recv_any_source_")
     (stop,) = stops(job, 10 * MINUTE_NS, is_running=True)
     assert (stop.certainty, stop.ranks, stop.stall.unknown) == (Certainty.LIKELY, (1, 0), ())
-    assert stop.text.endswith("any rank to 0 tag 0 #0, 0.2 for 600 s; rank 1 has sent it no message")
+    assert stop.text.endswith("any rank to 0 tag 0 #0, 0.2) for 600 s; rank 1 has sent it no message")
     assert stop.lines[0].startswith("rank 1 has sent it no message: its log shows no error")
     assert not after(job, 600), "a rank that serves others may wait for a message as long as it likes"
 

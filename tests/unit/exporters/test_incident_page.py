@@ -59,7 +59,7 @@ def test_it_says_what_happened_where_and_how_to_replay_it(tmp_path: Path) -> Non
     (run.capsules / "1-exception").mkdir(parents=True)
     _, page = page_of(run.path)
     for words in (
-        "rank 1 raised ValueError: loss is not finite", "certain", "python train.py", "exit code", "torch 2.13",
+        "rank 1 raised at 1.1: ValueError: loss is not finite", "certain", "python train.py", "exit code", "torch 2.13",
         "called from", "/job/data.py:3", "holds the GIL", "allocated at", "/job/train.py:5",
         "prismdbg replay", "1-exception",
     ):  # fmt: skip

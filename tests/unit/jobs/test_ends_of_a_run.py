@@ -74,7 +74,7 @@ def test_who_was_ended_by_its_launcher_after_two_had_failed_is_not_the_first(tmp
 
     found = why(tmp_path, deaths, incidents=[{**seen, "attempt": 0}])
 
-    assert texts(found)[0] == "rank 0 raised RuntimeError: Invalid scalar type at 5.1"
+    assert texts(found)[0] == "rank 0 raised at 5.1: RuntimeError: Invalid scalar type"
     assert found.verdicts[0].certainty is Certainty.CERTAIN
     assert not any("rank 2 died" in text for text in texts(found))
 
@@ -85,7 +85,7 @@ def test_an_exit_code_that_is_not_0_is_told(tmp_path: Path) -> None:
 
     found = why(tmp_path, [death(2, 500, code=1), death(0, 900, SIGTERM), death(1, 900, SIGTERM)])
 
-    assert texts(found) == ["rank 2 ended by itself with exit code 1"]
+    assert texts(found) == ["rank 2 exited with exit code 1"]
 
 
 def test_a_job_whose_ranks_ended_well_and_that_failed_is_not_without_a_problem(tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ def test_among_ranks_that_left_without_a_word_one_with_an_error_comes_before_tho
     found = why(tmp_path, [death(0, 500), death(1, 501), death(2, 502), death(3, 503, code=1)])
 
     (text,) = texts(found)
-    assert text.startswith("rank 3 ended by itself with exit code 1, and its log has no end")
+    assert text.startswith("rank 3 exited with exit code 1, and its log has no end record")
     assert not any("ended after it" in line for line in found.verdicts[0].lines)
 
 

@@ -140,10 +140,10 @@ def test_a_rank_that_left_with_code_0_is_silent_where_the_job_failed(
     assert (evidence.silent, set(evidence.exit_codes)) == (silent, silent)
     found = diagnose(evidence)
     if silent:
-        assert found.verdicts[0].text.startswith("rank 1 ended by itself with exit code 0, and its log has no end")
+        assert found.verdicts[0].text.startswith("rank 1 exited with exit code 0, and its log has no end record")
     else:
         (missing,) = [line for line in found.missing if line.startswith("the log of rank 1 breaks off: it ended with")]
-        assert "but its log has no end" in missing and found.summary.endswith("available logs of ranks 0 and 1")
+        assert "but its log has no end record" in missing and found.summary.endswith("available logs of ranks 0 and 1")
 
 
 def test_the_rank_that_the_supervisor_saw_die_first(tmp_path: Path) -> None:
@@ -273,7 +273,7 @@ def test_only_the_last_attempt_counts(tmp_path: Path) -> None:
 
     assert list(evidence.logs) == [0]
     assert len(evidence.logs[0].collectives) == 1
-    assert "no log of rank 1: not recorded, or it issued no collective" in diagnose(evidence).missing
+    assert "no log of rank 1: it was not recorded, or issued no collective" in diagnose(evidence).missing
 
 
 def test_ranks_of_jobs_that_ran_side_by_side_are_not_compared(tmp_path: Path) -> None:
@@ -353,10 +353,12 @@ def test_a_run_without_a_log_is_an_error(tmp_path: Path) -> None:
 def test_of_a_job_that_has_just_begun_it_says_that_no_rank_has_issued_a_collective_so_far(tmp_path: Path) -> None:
     run = RunFolder(tmp_path)
     describe_run(run, ["true"], {})  # by this process, which lives
-    with pytest.raises(CapsuleError, match=r"contains no log of any rank so far: the job runs"):
+    with pytest.raises(CapsuleError, match=r"contains no log of any rank so far: the job is running, but"):
         gather(tmp_path)
     (line,) = report(tmp_path)
-    assert line.endswith("no rank so far: the job runs; no rank has issued a collective or an optimizer step yet")
+    assert line.endswith(
+        "no rank so far: the job is running, but no rank has issued a collective or an optimizer step yet"
+    )
 
     supervisor(tmp_path, exit_code=3)
     assert report(tmp_path) == [f"{tmp_path} contains no rank: the job issued no collective and no optimizer step"]
@@ -397,7 +399,7 @@ class TestAJobThatWasToldToEnd:
 
         first = diagnosis.verdicts[0].text
         assert first.endswith("rank 1 never joined it") is is_told
-        assert first.startswith("rank 1 ended by itself") is not is_told
+        assert first.startswith("rank 1 exited") is not is_told
         assert any("the job was told to end" in line for line in diagnosis.missing) is is_told
 
     @pytest.mark.parametrize("reported", [True, False])
@@ -419,7 +421,7 @@ class TestAJobThatWasToldToEnd:
         self.hung(tmp_path, how_they_died=[{"rank": "0", "wall_ns": TOLD_NS + 2 * 10**9, "signal": 15}])
 
         first = diagnose(gather(tmp_path)).verdicts[0]
-        assert first.text.startswith("rank 1 ended by itself with exit code 130 (KeyboardInterrupt")
+        assert first.text.startswith("rank 1 exited with exit code 130 (KeyboardInterrupt")
 
     def test_what_was_seen_before_comes_first(self, tmp_path: Path) -> None:
         rank_folder(tmp_path, "0")
@@ -531,7 +533,7 @@ def test_what_is_missing_in_a_run_folder_is_named(tmp_path: Path) -> None:
 
     assert diagnosis.missing == (
         "rank 1 was not selected for recording (--ranks)",
-        "no log of rank 2: not recorded, or it issued no collective",
+        "no log of rank 2: it was not recorded, or issued no collective",
         "rank 0 ended without an error message: ended by the launcher, or killed",
         "the supervisor's report (supervisor.json) is missing or damaged: the rank that died first is unknown",
         "NaN and Inf were not checked: recorded without the trigger nan",
@@ -627,7 +629,7 @@ def test_a_hang_that_was_reported_is_likely_where_nobody_saw_the_end(tmp_path: P
     (stopped,) = diagnose(gather(tmp_path)).verdicts
 
     assert (stopped.kind, stopped.certainty) == ("stopped", Certainty.LIKELY)
-    assert stopped.text.endswith("0.3; rank 1 never joined it")
+    assert stopped.text.endswith("0.3); rank 1 never joined it")
 
 
 def test_a_job_out_of_sight_that_has_just_recorded_something_runs(tmp_path: Path) -> None:
@@ -658,7 +660,7 @@ def test_a_job_out_of_sight_may_run_through_a_step_as_long_as_its_last_ones(
     (stopped,) = diagnose(evidence).verdicts
 
     assert (evidence.is_running, stopped.certainty) == (is_running, Certainty.HINT)
-    assert ("the job runs" if is_running else "the job may still run") in stopped.lines[-1]
+    assert ("the job is running" if is_running else "the job may still run") in stopped.lines[-1]
     assert "because the job ended" not in stopped.lines[-1]
 
 

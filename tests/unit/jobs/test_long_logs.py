@@ -147,13 +147,13 @@ def test_why_says_what_it_knows_from_the_summary_only(tmp_path: Path) -> None:
 
     assert diagnose(gather(tmp_path)).missing == (
         "the logs of ranks 0 and 1 begin after 16 collectives here (--whole reads all that is kept); "
-        "of steps 0 to 7 a summary was read",
+        "a summary of steps 0 to 7 was read",
     )
     assert diagnose(gather(tmp_path, whole=True)).missing == ()
     for folder in run.rank_folders():
         fold(folder, 3 * SEGMENT_BYTES)
     assert diagnose(gather(tmp_path, whole=True)).missing == (
-        "the logs of ranks 0 and 1 begin after 14 collectives; of steps 0 to 6 a summary was read",
+        "the logs of ranks 0 and 1 begin after 14 collectives; a summary of steps 0 to 6 was read",
     )
 
 
@@ -183,7 +183,7 @@ def test_a_rank_that_goes_on_is_captured_up_to_what_is_complete(
     run = long_run(tmp_path, open_at=open_at)
     folder = run.ranks / "0"
     summarize(folder)
-    incident = Incident(kind=IncidentKind.SIGNAL, text="SIGUSR1 to the supervisor")
+    incident = Incident(kind=IncidentKind.SIGNAL, text="SIGUSR1 sent to `prismdbg record`")
     assert str(freeze.wanted_now(folder, incident).last) == last
 
 

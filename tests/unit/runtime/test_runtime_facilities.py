@@ -24,7 +24,7 @@ def test_each_has_what_a_reader_needs(tmp_path: Path) -> None:
         *("kernel", "torch", "compiler", "native recorder", "criu", "mmdebstrap", "docker"),
         *("capabilities", "namespaces", "overlayfs", "disk", "shared memory", "gpu"),
         *("sensors", "gpu sensors"),
-        *("old native builds", "environment images"),
+        *("old native builds", "container images of replays"),
     }
     for facility in found.values():
         assert facility.needed_for and facility.detail

@@ -216,7 +216,8 @@ def test_a_starter_that_ends_without_a_message_is_told_with_its_last_lines(
     place.said = said
     with pytest.raises(RuntimeFailure) as failed:
         started(tmp_path, place).until_running()
-    assert str(failed.value) == f"the starter in a fake place ended with 1 and no message{told}"
+    what = "the process that starts the rank in a fake place ended with exit code 1 and no message"
+    assert str(failed.value) == f"{what}{told}"
 
 
 def test_a_line_that_is_only_half_written_is_not_read(tmp_path: Path) -> None:

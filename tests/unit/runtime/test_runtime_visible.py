@@ -204,7 +204,7 @@ def test_a_folder_of_everybody_is_no_installation(tmp_path: Path, mode: int) -> 
     scratch.chmod(mode)
     assert installation_of(str(scratch / "token")) == ""
     for look in (require_installed, lambda one: visible(one, ""), built):
-        with pytest.raises(FacilityError, match=f"{scratch} looks like an installation, but everybody may write to it"):
+        with pytest.raises(FacilityError, match=f"{scratch} looks like an installation, but is writable by everyone"):
             look(file_at(scratch / "token"))
     scratch.chmod(0o775)
     visible_module._installation_around.cache_clear()

@@ -46,7 +46,7 @@ from prismdbg.session.notices import (
 
 NAN = Incident(kind=IncidentKind.NAN, text="rank 2 sends a NaN", moment=Moment(19, 1))
 RAISED = Incident(kind=IncidentKind.EXCEPTION, text="ValueError: no such word", moment=Moment(19, 1))
-ASKED = Incident(kind=IncidentKind.REQUEST, text="captured by hand")
+ASKED = Incident(kind=IncidentKind.REQUEST, text="captured on request")
 END = Moment(19, 1)
 RECORDED = tuple(Moment(step, 1) for step in range(20))
 
@@ -313,8 +313,8 @@ def test_a_fix_at_the_incident_rests_on_the_record() -> None:
     said = fixed(departed=departed("19.1", 1), affected=Moment(19, 1))
     assert (said.judgement, said.on_record) == (Judgement.GONE, True)
     assert said.text == (
-        "identical up to 18.1; from 19.1 on it sends other data (all_reduce sends other values than it did); "
-        "the recorded NaN or Inf does not occur there, as expected of a fix; continued with synthesized peers "
+        "identical up to 18.1; from 19.1 on it sends other data (all_reduce sends different values from the recorded "
+        "ones); the recorded NaN or Inf does not occur there, as expected of a fix; continued with synthesized peers "
         "to 19.2: no exception, no NaN; what it sent up to 19.1 depends only on recorded data"
     )
 

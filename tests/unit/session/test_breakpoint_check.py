@@ -76,7 +76,11 @@ def test_a_peer_that_nothing_is_sent_to_nor_received_from_is_doubted() -> None:
 @pytest.mark.parametrize(
     ("text", "words", "hint"),
     [
-        ("if byts > 3", "unknown name 'byts'", "use bytes, if you mean that; or a name of the program: local.NAME"),
+        (
+            "if byts > 3",
+            "unknown name 'byts'",
+            "use bytes, if you mean that; for a variable of the program: local.NAME",
+        ),
         ("nan if step > 3 and frobnicate", "'frobnicate'", "use one of"),
         ("if reason == 'x'", "'reason'", "only at: allocation"),
         ("change modle.w", "'modle'", "use module, if you mean that"),

@@ -71,7 +71,7 @@ def test_another_call_stands_beside_the_recorded_one() -> None:
     assert row(text, "op").split() == ["op", "all_reduce", "broadcast", "<-"]
     assert row(text, "inputs").split("  ")[1:] and "<-" not in row(text, "inputs")
     assert "/job/train.py:70 in main" in row(text, "line") and "/job/train.py:80 in main" in row(text, "line")
-    assert "another path" in text.splitlines()[-1]
+    assert "a different path" in text.splitlines()[-1]
 
 
 def test_columns_are_aligned() -> None:
@@ -91,7 +91,7 @@ def test_the_groups_last_calls_with_the_programs_own_lines() -> None:
 def test_other_values_are_told_apart_from_another_call() -> None:
     sent = {"field": "sent", "expected": "00aa", "actual": "00bb", "structural": False}
     text = render_divergence(event(actual=called(), differences=[sent], history=[]))
-    assert "all_reduce sends other values than it did" in text
+    assert "all_reduce sends different values from the recorded ones" in text
     assert row(text, "sent").split() == ["sent", "fingerprint", "00aa", "fingerprint", "00bb", "<-"]
     assert "no collective of group 0 came before it" in text
     assert "number of threads" in text.splitlines()[-1]

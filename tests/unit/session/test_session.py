@@ -95,7 +95,7 @@ def test_every_resume_says_where_the_capsule_ends() -> None:
 
 @pytest.mark.parametrize("moment", [Moment(1, 2), Moment(1, 1), Moment(0)])
 def test_until_goes_forward_only(moment: Moment) -> None:
-    with pytest.raises(UsageError, match="is before here"):
+    with pytest.raises(UsageError, match="is before the current moment"):
         at("1.2").until(moment)
 
 

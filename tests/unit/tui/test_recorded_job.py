@@ -164,7 +164,11 @@ def test_a_long_traceback_leaves_all_findings_on_the_screen_and_a_key_shows_it_w
             await pilot.press("n")
         await until(lambda: "… 2 frames" in on_screen(app), pilot)
         text = on_screen(app)
-        assert "raised ValueError: no" in text and "rank 2 sent the first NaN" in text and "in _call_impl" not in text
+        assert (
+            "raised at 1.1: ValueError: no" in text
+            and "rank 2 sent the first NaN" in text
+            and "in _call_impl" not in text
+        )
         assert 'File "train.py", line 42, in main' in text and "f: the whole finding" in text
         assert len([line for line in text.splitlines() if line.split()[1:2] == ["ended"]]) >= 4
         if world == 4:

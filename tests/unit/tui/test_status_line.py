@@ -328,7 +328,7 @@ def test_a_cancelled_start_is_no_lost_rank_and_can_be_started(tmp_path: Path) ->
         assert not told(app) and app.state.exit_code == 6
         assert app.state.why_exit_code == "the start was cancelled"
         await pilot.press("n")
-        await until(lambda: any("type restart" in line for line in app.panes.console.log_pane.lines_said), pilot)
+        await until(lambda: any("type `restart`" in line for line in app.panes.console.log_pane.lines_said), pilot)
         await pilot.press("R")
         await until(lambda: app.state.phase is Phase.STOPPED, pilot)
         assert tries == [0, 1] and "cancelled" not in status(app)

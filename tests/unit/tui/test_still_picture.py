@@ -84,7 +84,7 @@ def test_the_size_is_that_of_a_terminal(tmp_path: Path, size: str) -> None:
 def test_all_ranks_of_a_run(tmp_path: Path) -> None:
     write_run(tmp_path / "run")
     assert opened(tmp_path / "run", tmp_path / "out.svg") == ExitCode.OK
-    assert "rank 1 raised ValueError" in texts(tmp_path / "out.svg")
+    assert "rank 1 raised at 1.1: ValueError" in texts(tmp_path / "out.svg")
 
 
 def test_the_configurations_of_a_sweep(tmp_path: Path) -> None:

@@ -118,7 +118,7 @@ class LiveRank:
         elif text.split()[:1] == [Verb.RESTART]:
             self._again.set()
         else:
-            self._tell(Said(f"{_CANCELLED}: type restart to start the rank", "error"))
+            self._tell(Said(f"{_CANCELLED}: type `restart` to start the rank", "error"))
 
     def choose_frame(self, by: int) -> None:
         self._commands.put(_Command(lambda messages: messages.choose_frame(by)))

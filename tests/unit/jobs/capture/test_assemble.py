@@ -169,7 +169,7 @@ def test_it_is_said_wherever_the_capsule_is_looked_at(tmp_path: Path, capsys: py
     shown = capsys.readouterr()
     assert "lack  prismdbg/log: not replayable before 0.3" in shown.out and "unaltered but incomplete" in shown.err
     assert main.run(["replay", path]) == ExitCode.BAD_CAPSULE
-    assert "first collective is 0.1, and it is not replayable before 0.3" in capsys.readouterr().err
+    assert "the capsule, whose first collective is 0.1, is not replayable before 0.3" in capsys.readouterr().err
 
 
 def test_a_replay_of_it_is_refused_before_anything_is_started(tmp_path: Path) -> None:

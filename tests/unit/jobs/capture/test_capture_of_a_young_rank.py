@@ -65,7 +65,7 @@ def test_one_that_answers_is_not_waited_for(folder: Path) -> None:
 
 def test_the_wait_is_bounded(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(capture, "STARTING_S", 0.05)
-    with pytest.raises(RankLost, match=r"rank 0 has no rank\.json"):
+    with pytest.raises(RankLost, match=r"rank 0 cannot be captured: its folder in RUN has no rank\.json"):
         capture.await_agent(folder, lambda _: None)
     describe(folder)
     capture.await_agent(folder, lambda _: None)

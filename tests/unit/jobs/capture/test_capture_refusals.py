@@ -138,7 +138,7 @@ def test_an_incident_leaves_room_on_the_disk_to_the_job(
     monkeypatch.setattr(capture, "take_image", take_image)
     monkeypatch.setattr(capture, "RankConfig", SimpleNamespace(load=lambda _: config))
     request = capture.CaptureRequest(run=run, rank=0, output=tmp_path / "c", incident=incident)
-    said = "of which 1024 MiB are to stay free" if incident else "that is enough"
+    said = "of which 1024 MiB must stay free" if incident else "that is enough"
     with pytest.raises(FacilityError, match=said):
         capture.capture(request, lambda _: None)
     assert len(parked) == (incident is None)
@@ -185,7 +185,7 @@ def test_an_image_of_a_rank_that_its_lease_let_go_is_none(
     monkeypatch.setattr(capture, "alone_with_rank", lambda *_, **__: nullcontext())
     monkeypatch.setattr(capture, "read_json", lambda _: {"pid": ALIVE})
     if is_late:
-        with pytest.raises(CheckpointError, match="took longer than the rank may be held"):
+        with pytest.raises(CheckpointError, match="took longer than the rank may be paused"):
             capture.take_image(tmp_path / "3", images, lambda _: None)
     else:
         assert capture.take_image(tmp_path / "3", images, lambda _: None).images == images

@@ -26,7 +26,10 @@ with alone_with_rank(Path(sys.argv[1])):
 def test_one_at_a_time_and_the_next_one_waits(tmp_path: Path) -> None:
     path = tmp_path / "0.sock"
     with alone_with_rank(path):
-        with pytest.raises(UsageError, match="being captured") as refused, alone_with_rank(path, bound_s=0.05):
+        with (
+            pytest.raises(UsageError, match="another command is capturing") as refused,
+            alone_with_rank(path, bound_s=0.05),
+        ):
             pass
         assert "the other capture of this rank" in refused.value.hint
         with alone_with_rank(tmp_path / "1.sock", bound_s=0):

@@ -224,7 +224,7 @@ def test_none_is_begun_that_the_disk_might_not_hold(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(costs, "require_room", lambda _: 0)
     monkeypatch.setattr(costs, "image_bytes", lambda _: 100 << 20)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=1000 << 20))
-    with pytest.raises(FacilityError, match="has 1000 MiB free, of which 1024 MiB are to stay free") as refused:
+    with pytest.raises(FacilityError, match="has 1000 MiB free, of which 1024 MiB must stay free") as refused:
         checkpoints.take(run, folder, print)
     assert "--checkpoint-every" in refused.value.hint
     assert not begun

@@ -97,7 +97,7 @@ def test_who_raised_before_another_was_ended_is_the_cause_whoever_set_the_clock(
 
     (found,) = diagnose(gather(tmp_path)).verdicts
 
-    assert (found.text, found.certainty) == ("rank 2 raised ValueError: no at 5.0", Certainty.CERTAIN)
+    assert (found.text, found.certainty) == ("rank 2 raised at 5.0: ValueError: no", Certainty.CERTAIN)
 
 
 def test_the_end_and_what_ended_it_are_by_the_clock_of_the_latest_attempts_logs(

@@ -73,8 +73,8 @@ def test_who_lost_a_connection_follows_one_that_closed_it_before_it_raised() -> 
 @pytest.mark.parametrize(
     ("folder", "code", "time_ns", "left"),
     [
-        ("1", 3, 100, "; rank 1 had ended by itself with exit code 3"),
-        ("1", 130, 100, "; rank 1 had ended by itself with exit code 130 (KeyboardInterrupt, as after SIGINT)"),
+        ("1", 3, 100, "; rank 1 had exited with exit code 3"),
+        ("1", 130, 100, "; rank 1 had exited with exit code 130 (KeyboardInterrupt, as after SIGINT)"),
         ("1", 0, 100, ""),
         ("1", 3, 300, ""),
         ("0", 1, 100, ""),

@@ -79,7 +79,7 @@ def test_checkpoints_after_the_incident(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("config", "why", "hint"),
     [
-        ({"state_every": 2}, "it took no state snapshot before the incident", "calls prismdbg.restore_point"),
+        ({"state_every": 2}, "it took no state snapshot before the incident", "call prismdbg.restore_point"),
         ({"checkpoint_every": 2}, "no checkpoint was taken before the incident", "prismdbg status RUN"),
         ({"window_steps": 3}, "no data from before the incident was kept", "or with --window all"),
         ({"window_steps": -1}, "no data from before the incident was kept", "--state-every STEPS"),

@@ -28,7 +28,7 @@ from prismdbg.jobs.storage.run_folder import RunFolder, read_json
 from prismdbg.model.moment import Moment
 
 ABORTED = "aborted (SIGABRT) by a crash in native code, or by a watchdog"
-EXITED = ", and its log has no end: os._exit, or an exit in native code"
+EXITED = ", and its log has no end record: os._exit, or an exit in native code"
 
 
 @pytest.fixture
@@ -143,7 +143,7 @@ def test_a_rank_that_ended_with_code_0_was_not_killed(
 
     monkeypatch.setitem(supervisor._processes, "0", Silent())  # type: ignore[arg-type]
     assert supervisor._died(Death(name="0", wall_ns=1, signal=0, alive_wall_ns=1, code=0), is_first=True) == []
-    assert said[-1] == "rank 0 ended with exit code 0, and its log has no end"
+    assert said[-1] == "rank 0 ended with exit code 0, and its log has no end record"
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_a_rank_that_ended_with_code_0_was_not_killed(
             f"died without an error message: {ABORTED}",
         ),
         (None, None, "died without an error message: killed from outside, or a crash in native code"),
-        (0, 3, f"ended by itself with exit code 3{EXITED}"),
+        (0, 3, f"exited with exit code 3{EXITED}"),
     ],
 )
 def test_an_incident_tells_how_a_rank_died(

@@ -441,8 +441,8 @@ def test_a_rank_that_goes_on_where_the_recorded_one_died(
 @pytest.mark.parametrize(
     ("timeout_s", "end", "then"),
     [
-        (5.0, End.SILENT, "the rank lived on and issued no further collective"),
-        (0.2, End.QUIET, "the rank lived on and issued no further collective until --timeout ended"),
+        (5.0, End.SILENT, "the rank stayed alive and issued no further collective"),
+        (0.2, End.QUIET, "the rank stayed alive and issued no further collective until --timeout ended"),
     ],
 )
 def test_a_rank_that_is_silent_where_the_recorded_one_was_killed(
@@ -456,7 +456,7 @@ def test_a_rank_that_is_silent_where_the_recorded_one_was_killed(
     assert (verdict.outcome, verdict.end, verdict.moment) == (Outcome.INCONCLUSIVE, end, "2.2")
     assert verdict.summary == (
         f"inconclusive: the incident did not happen again: the replay is identical up to the end moment, then {then}; "
-        "the recorded rank died: SIGKILL (exit code 137), a signal that usually comes from outside of the program "
+        "the recorded rank died: SIGKILL (exit code 137), a signal that usually comes from outside the program "
         "(6 collectives compared, 6 with their payload fingerprints)"
     )
     assert not any("raise --timeout" in note for note in verdict.notes)

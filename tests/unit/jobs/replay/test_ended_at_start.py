@@ -20,7 +20,7 @@ from prismdbg.runtime.runtime import RunningRank
 from prismdbg.runtime.spec import OUTPUT, ImageOrigin, ProgramOrigin
 
 SPEC = SimpleNamespace(name="rank 0", origin=None)
-BEFORE_STATE = "the program ended before it had its state"
+BEFORE_STATE = "the program ended before its state was restored"
 
 
 @pytest.fixture

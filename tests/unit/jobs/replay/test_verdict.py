@@ -190,7 +190,7 @@ def test_an_exception_whose_text_is_redacted(
         (None, "the recording does not contain the cause"),
         (3, "exit code 3"),
         (-11, "SIGSEGV (exit code -11)"),
-        (137, "SIGKILL (exit code 137), a signal that usually comes from outside of the program"),
+        (137, "SIGKILL (exit code 137), a signal that usually comes from outside the program"),
     ],
 )
 @pytest.mark.parametrize(
