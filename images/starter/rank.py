@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import signal
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -33,14 +32,13 @@ class FieldError(PlaceError):
 
 def restore_images(engine: Engine, asked: dict[str, Any], output: str, report: Report) -> int:
     """Its PID. What the engine needs beside the images must be in place. All of it is left stopped."""
-    began = time.monotonic_ns()
     streams = standard_streams(asked["standards"], output)
     try:
         engine.restore(asked, streams)
     finally:
         for number in streams.values():
             os.close(number)
-    report("restored", pid=asked["root_pid"], elapsed_ns=time.monotonic_ns() - began)
+    report("restored", pid=asked["root_pid"])
     return int(asked["root_pid"])
 
 

@@ -155,7 +155,6 @@ class Progress:
     the program could not be started."""
 
     pid: int | None = None
-    elapsed_ns: int = 0
     exit_code: int | None = None
     failure: str = ""
     field: str = ""
@@ -178,7 +177,6 @@ def read_progress(session: Path) -> Progress:
     failed = said.get("failed", {})
     return Progress(
         pid=_number(running, "pid"),
-        elapsed_ns=_number(running, "elapsed_ns") or 0,
         exit_code=_number(said.get("exited", failed), "code"),
         failure=str(failed.get("what", ""))[:MAX_TEXT],
         field=str(failed.get("field", ""))[:MAX_TEXT],

@@ -124,7 +124,8 @@ def nan_from_start(new_session_folder: Callable[[str], Path]) -> Taken:
 
 @pytest.fixture(scope="session")
 def exception_with_checkpoints(new_session_folder: Callable[[str], Path]) -> Taken:
-    job_line = forked(INCIDENTS / "exception" / "train.py", "--batch", "3", ranks=4)
+    # Of the example's size, steps are so short that on a busy machine none of rank 1's checkpoints is done in time.
+    job_line = forked(INCIDENTS / "exception" / "train.py", "--batch", "3", "--size", "1m", ranks=4)
     with recording(job_line, new_session_folder("exception"), "--checkpoint-every", 5) as job:
         ended = job.end()
         assert len(job.capsules) == 1, ended.output[-3000:]

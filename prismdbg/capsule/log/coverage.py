@@ -46,11 +46,6 @@ class Span:
         return self.records[-1].record_id if self.records else self.past_records - 1
 
     @property
-    def has_nothing_to_compare(self) -> bool:
-        """A replay goes nowhere and is inconclusive, whatever the rank would do."""
-        return not self.records
-
-    @property
     def answered(self) -> bool:
         """Whether all of it was complete when the record ended."""
         return not self.unanswered

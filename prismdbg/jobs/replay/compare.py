@@ -174,7 +174,7 @@ def run_to_end(
     values that the rank sends may differ from the recorded ones, as far as there are sketches of them; 0: by no bit."""
     started = time.monotonic_ns()
     verdict = Verdict(notes=list(not_hidden(live.unhidden)), tolerance=tolerance)
-    if live.end_record < live.first_record:  # as `Span.has_nothing_to_compare` says before it is run
+    if live.end_record < live.first_record:  # there is nothing to compare
         verdict.notes.append("the rank is at the start moment: inspect it with `prismdbg debug`")
     else:
         stop = str(until) if until else None

@@ -409,11 +409,11 @@ class PythonRecorder:
         log.append(fmt.Kind.NOTE, json_text.dump(note).encode())
 
 
-def python_stack(depth: int = STACK_DEPTH) -> tuple[Frame, ...]:
+def python_stack() -> tuple[Frame, ...]:
     """The calling thread's Python frames, innermost first, without prismdbg's own."""
     frames: list[Frame] = []
     frame = sys._getframe(1)
-    while frame is not None and len(frames) < depth:
+    while frame is not None and len(frames) < STACK_DEPTH:
         code = frame.f_code
         if not code.co_filename.startswith(_OWN_FILES):
             frames.append(Frame(code.co_filename, frame.f_lineno, code.co_name))
