@@ -62,8 +62,8 @@ DEFAULT_PERIOD = "50ms"
 @click.option(
     "--sketches",
     is_flag=True,
-    help="Keep a sketch of each floating-point value that a collective sends, 48 bytes, so that a replay on other "
-    "hardware can be compared by `replay --tolerance`.",
+    help="Keep a 48-byte sketch (a few sums) of the floating-point data that each collective sends, so that "
+    "`replay --tolerance` can compare a replay on other hardware.",
 )
 @click.option(
     "--trigger",
@@ -170,9 +170,9 @@ def command(
     With --memory-cap, an allocation raises torch.OutOfMemoryError if the program itself would then hold more than SIZE.
     The memory of the communication backend does not count. On a GPU, SIZE limits what torch's allocator reserves.
 
-    --on-incident runs CMD twice: when the incident is seen (event is "incident"), and when it has been captured (event
-    is "captured"). The JSON object also has run, kind, text, moment, ranks and capsules. The job never waits for CMD.
-    When the job has ended, `record` waits for CMD; if `record` is killed, CMD is killed, too.
+    --on-incident runs CMD when an incident is seen (event is "incident"), and again if it is captured (event is
+    "captured"). The JSON object also has run, kind, text, moment, ranks and capsules. The job never waits for CMD. When
+    the job has ended, `record` waits for CMD; if `record` is killed, CMD is killed, too.
     """
     if checkpoint_every and state_every:
         raise UsageError("--checkpoint-every and --state-every exclude each other", hint="give one of them")

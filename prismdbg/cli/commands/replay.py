@@ -125,14 +125,15 @@ def command(
     \b
     Exit codes:
       0    The replay is identical to the recorded run, or within --tolerance.
-      1    A check of --script failed.
+      1    A check of --script, or a command of -x, failed.
       2    The command line is wrong.
       3    The capsule is damaged or cannot be replayed.
-      4    This machine lacks a requirement; see `prismdbg doctor`.
+      4    This machine lacks a requirement (see `prismdbg doctor`), or the
+           replay reached a limit (--limit-...).
       5    The replay diverged.
-      6    The process died.
-      7    The replay is inconclusive: too little could be compared, or the
-           recorded rank died and the replayed rank did not.
+      6    The process died where the recorded process did not.
+      7    The replay is inconclusive: for example, too little could be
+           compared, or the incident did not happen again.
       124  The replay took longer than --timeout.
       125  With --bisect: git skips the commit.
       128  With --bisect: the command line is wrong.
