@@ -382,7 +382,7 @@ def _by_one_clock(log: RankLog, ahead_ns: int) -> RankLog:
 
 def _no_log(run: RunFolder, supervisor: Mapping[str, Any]) -> PrismError:
     if not run.run_json.exists():
-        hint = "give the folder that `prismdbg record -o` wrote, a capsule, or a folder of TRACES"
+        hint = "give a RUN (the folder that `prismdbg record -o` wrote), a capsule, or a folder of TRACES"
         what = f"{run.path} contains no log" if run.path.exists() else f"no such file or directory: {run.path}"
         return UsageError(what, hint=hint)
     if is_recording(run, supervisor):

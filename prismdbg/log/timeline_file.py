@@ -35,33 +35,42 @@ def export_timeline(capsule: Capsule, path: Path) -> str:
     return f"{path}: {counted(count, 'collective')}"
 
 
-def require_writer(path: Path) -> Callable[[Path, Logs], int]:
-    """By the end of its name; `UsageError` where it is none of them. What it returns writes the collectives of `logs`,
-    by rank, and returns how many."""
-    return by_suffix(path, _WRITERS)
+def require_writer(path: Path, last: int | None = None) -> Callable[[Path, Logs], int]:
+    """By the end of its name; `UsageError` where it is none of them, or a picture of more than `MOST_CALLS` is asked
+    for. What it returns writes the `last` collectives of each rank of `logs`, or all that it can, and returns how many.
+    """
+    writer = by_suffix(path, _WRITERS)
+    if writer is write_svg and last is not None and last > MOST_CALLS:
+        raise UsageError(
+            f"a picture shows at most {MOST_CALLS} collectives of a rank, but --last is {last}",
+            hint=f"give --last {MOST_CALLS} or less, or a name that ends in .csv",
+        )
+    return lambda file, logs: writer(file, logs, last)
 
 
-def write_svg(path: Path, logs: Logs) -> int:
+def write_svg(path: Path, logs: Logs, last: int | None = None) -> int:
     """The last collectives of each rank: at most `MOST_CALLS` of `MOST_RANKS` ranks."""
-    drawn = timeline_svg(logs, most_ranks=MOST_RANKS, most_calls=MOST_CALLS, legend=True)
+    most_calls = last or MOST_CALLS
+    drawn = timeline_svg(logs, most_ranks=MOST_RANKS, most_calls=most_calls, legend=True)
     if not drawn:
         raise UsageError("no collective was recorded", hint="choose a name that ends in .csv for an empty table")
     path.write_text(drawn, "utf-8")
     ranks = [len(log.collectives) for _, log in sorted(logs.items()) if log.collectives][:MOST_RANKS]
-    return sum(min(count, MOST_CALLS) for count in ranks)
+    return sum(min(count, most_calls) for count in ranks)
 
 
-def write_csv(path: Path, logs: Logs) -> int:
-    """All collectives. began_ns: since 1970; duration_ns: empty where the collective did not end; bytes: that it
-    moves."""
+def write_csv(path: Path, logs: Logs, last: int | None = None) -> int:
+    """The `last` collectives of each rank, or all. began_ns: since 1970; duration_ns: empty where the collective did
+    not end; bytes: that it moves."""
     count = 0
     with path.open("w", encoding="utf-8", newline="") as file:
         out = csv.writer(file, lineterminator="\n")
         out.writerow(COLUMNS)
         for rank, log in one_by_one(sorted(logs.items()), "writing the calls of ranks"):
             columns = columns_of(log)
-            numbers = zip(columns.seq.tolist(), columns.size_bytes.tolist(), strict=True)
-            for call, (seq, size_bytes) in zip(log.collectives, numbers, strict=True):
+            first = 0 if last is None else max(len(log.collectives) - last, 0)
+            numbers = zip(columns.seq[first:].tolist(), columns.size_bytes[first:].tolist(), strict=True)
+            for call, (seq, size_bytes) in zip(log.collectives[first:], numbers, strict=True):
                 ended = call.time_completed_ns
                 out.writerow(
                     [
@@ -80,4 +89,4 @@ def _cell(text: str) -> str:
     return f"'{shown}" if shown.startswith(_FORMULAS) else shown
 
 
-_WRITERS: dict[str, Callable[[Path, Logs], int]] = {".svg": write_svg, ".csv": write_csv}
+_WRITERS: dict[str, Callable[[Path, Logs, int | None], int]] = {".svg": write_svg, ".csv": write_csv}

@@ -5,11 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 
 from prismdbg.capsule.manifest import Origin
 from prismdbg.cli.options.addresses import LocalPath
 from prismdbg.cli.options.param_types import seconds
 from prismdbg.cli.terminal import long_work
+from prismdbg.errors import UsageError
 from prismdbg.jobs.capture.awaited import Awaited
 from prismdbg.jobs.capture.capture import CaptureRequest, capture, require_new
 from prismdbg.jobs.storage.run_folder import RunFolder, read_json
@@ -25,7 +27,8 @@ from prismdbg.render import console
     default=1,
     show_default=True,
     metavar="STEPS",
-    help="Record STEPS complete steps after the checkpoint.",
+    help="Include STEPS complete steps after the checkpoint or state snapshot. Not with --origin start, which includes "
+    "all steps.",
 )
 @click.option(
     "--origin",
@@ -67,6 +70,7 @@ def command(
 
     If the capsule cannot be replayed, the exit code is 3 and the data is kept as CAPSULE.evidence.
     """
+    _require_meaning_of_window(origin)
     require_new(output)
     if wait or at is not None:
         with long_work.shown():
@@ -88,3 +92,13 @@ def command(
         f"capsule of rank {rank}, {manifest.moment_a} to {manifest.moment_b}, {console.size(manifest.size_bytes)}"
     )
     console.emit(str(output))
+
+
+def _require_meaning_of_window(origin: str | None) -> None:
+    """A default of the user's configuration file may stand beside any origin."""
+    given = click.get_current_context().get_parameter_source("window") is ParameterSource.COMMANDLINE
+    if given and origin == Origin.START:
+        raise UsageError(
+            "--window cannot be combined with --origin start: such a capsule includes all steps so far",
+            hint="leave --window out",
+        )

@@ -18,12 +18,13 @@ from prismdbg.exporters import chakra, flight_recorder, perfetto
 from prismdbg.exporters.perfetto_packets import messages
 from prismdbg.exporters.source import Source, source_at
 from prismdbg.jobs.storage.archive_crypto import Keys
-from prismdbg.log.timeline_file import TIMELINE, require_writer
+from prismdbg.log.timeline_file import MOST_CALLS, TIMELINE, require_writer
 from prismdbg.model.plurals import counted
 from prismdbg.render import console
 
 _LAST = 10_000
 _PERFETTO, _DUMPS, _JSON_DUMPS, _CHAKRA = "perfetto", "flight-recorder", "flight-recorder-json", "chakra"
+_LAST = 10_000  # collectives of each rank, where `--last` is not given
 
 
 @click.command()
@@ -40,7 +41,8 @@ _PERFETTO, _DUMPS, _JSON_DUMPS, _CHAKRA = "perfetto", "flight-recorder", "flight
     "--last",
     type=click.IntRange(min=1, max=100_000),
     metavar="N",
-    help=f"Write the last N collectives of each rank; not for timeline.  [default: {_LAST}]",
+    help=f"Write the last N collectives of each rank.  [default: {_LAST}; with --format timeline: all in a table, "
+    f"{MOST_CALLS} in a picture]",
 )
 @USER_CODE
 @archive_keys
@@ -57,25 +59,22 @@ def command(path: Path, kind: str, output: Path, last: int | None, keys: Keys) -
 
     chakra: a new folder with a Chakra execution trace of each rank, for ASTRA-sim, and the members of the groups.
 
-    timeline: a picture (PATH ends in .svg) with the last calls of each rank (at most 2,000 calls of 64 ranks), or a
-    table (.csv) of all collectives.
+    timeline: a picture (PATH ends in .svg) with the last collectives of each rank, or a table (.csv) of all
+    collectives. A picture shows at most 64 ranks and 2,000 collectives of each.
     """
     if kind == _PERFETTO:
         messages()  # whether it is installed
     if kind == TIMELINE:
-        require_writer(output)
-        if last is not None:
-            raise UsageError("--last has no effect on a timeline", hint="leave --last out")
-    last = last or _LAST
+        require_writer(output, last)
     with long_work.shown(), source_at(path, keys) as source:
         if kind == TIMELINE:
-            lines = list(_write_timeline(source, output))
+            lines = list(_write_timeline(source, output, last))
         elif kind == _PERFETTO:
-            lines = list(_write_trace(source, output, last))
+            lines = list(_write_trace(source, output, last or _LAST))
         elif kind == _CHAKRA:
-            lines = list(_write_chakra(source, output, last))
+            lines = list(_write_chakra(source, output, last or _LAST))
         else:
-            lines = list(_write_dumps(source, output, last, as_json=kind == _JSON_DUMPS))
+            lines = list(_write_dumps(source, output, last or _LAST, as_json=kind == _JSON_DUMPS))
     for line in lines:
         console.say(line)
 
@@ -103,10 +102,10 @@ def _write_trace(source: Source, output: Path, last: int) -> Iterator[str]:
             yield f"telemetry{f' of node {node}' if node else ''} was read only in part: {telemetry.damage}"
 
 
-def _write_timeline(source: Source, output: Path) -> Iterator[str]:
+def _write_timeline(source: Source, output: Path, last: int | None) -> Iterator[str]:
     logs = source.evidence.logs
     with output_file.whole(output) as path:
-        count = require_writer(output)(path, logs)
+        count = require_writer(output, last)(path, logs)
     ranks = sum(bool(log.collectives) for log in logs.values())
     yield f"{output}: {counted(ranks, 'rank')}, {counted(count, 'collective')}, {console.size(output.stat().st_size)}"
     yield from source.damaged

@@ -32,8 +32,8 @@ def command(run: Path, as_json: bool) -> None:
     Example: `prismdbg status RUN`
 
     The table shows each rank's state, last moment, collectives, collectives in flight, window of kept payloads, sizes
-    of log and payloads on disk, and what was lost. In a job of several nodes it also has the node, and the state of
-    each node follows.
+    of log and payloads on disk, and what was lost. In a job of several nodes it also shows the node of each rank, and
+    the state of each node follows.
     """
     folder = RunFolder.existing(run)
     remove_dead_sockets()

@@ -597,7 +597,10 @@ def _follow(folder: Path, taken: Taken, request: CaptureRequest, say: Say, tell:
         if any(step >= target for step in steps):
             return Moment(target - 1, 1 << 60)
         if not alive and row_of(log := read_log(folder, LAST_BYTES), taken.past_records) == len(log.collectives):
-            raise RankLost(f"rank {folder.name} ended at its checkpoint: there is nothing to replay", hint=ENDED_HINT)
+            raise RankLost(
+                f"rank {folder.name} ended at its checkpoint, so there is nothing to replay: no capsule was created",
+                hint=ENDED_HINT,
+            )
         if not alive:
             say(f"rank {folder.name} ended before step {target}; the capsule ends there")
             return None

@@ -61,7 +61,10 @@ def dry_run(request: RecordRequest) -> DryRun:
             ("ranks write into", _home(request)),
             ("log", _log(request)),
             ("received data", _window(request)),
-            ("sketches", f"{SKETCH_BYTES} bytes of each floating-point value sent" if request.sketches else "none"),
+            (
+                "sketches",
+                f"{SKETCH_BYTES} bytes of the floating-point data of each collective" if request.sketches else "none",
+            ),
             ("checkpoints", _checkpoints(request)),
             ("state snapshots", _states(request)),
             ("memory", _memory(request)),

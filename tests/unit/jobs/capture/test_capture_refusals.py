@@ -72,6 +72,17 @@ def refused(run: RunFolder, capsys: pytest.CaptureFixture[str], code: ExitCode, 
     return capsys.readouterr().err
 
 
+def test_a_window_has_no_meaning_from_the_start_of_the_program(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = run_folder(tmp_path)
+    said = refused(run, capsys, ExitCode.USAGE, "--origin", "start", "--window", "3")
+    assert "--window cannot be combined with --origin start" in said and "leave --window out" in said
+    monkeypatch.setenv("PRISMDBG_CAPTURE_WINDOW", "3")  # a default for other origins
+    said = refused(run, capsys, ExitCode.BAD_CAPSULE, "--origin", "start")
+    assert "not all of the received data was kept" in said
+
+
 @pytest.mark.parametrize(
     ("facts", "words"),
     [

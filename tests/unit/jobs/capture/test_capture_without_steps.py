@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
 from tiny_log import TinyLog
 
 from prismdbg.checkpoint.engine import DumpReport
-from prismdbg.errors import WaitTimeout
+from prismdbg.errors import RankLost, WaitTimeout
 from prismdbg.jobs.capture import capture
 from prismdbg.jobs.storage.run_folder import RunFolder
 from prismdbg.model.moment import Moment
@@ -52,6 +53,21 @@ def test_it_ends_when_nobody_waits_any_more(tmp_path: Path) -> None:
     )
     request = capture.CaptureRequest(run=RunFolder(tmp_path), rank=0, output=tmp_path / "c", given_up=lambda: True)
     with pytest.raises(NotWaitedFor):
+        capture._follow(log.folder, taken, request, lambda _: None)
+
+
+def test_a_rank_that_ended_at_its_checkpoint_gives_no_capsule(tmp_path: Path) -> None:
+    log = TinyLog(tmp_path / "ranks" / "0")
+    log.complete(log.issue(0, 1))
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    (log.folder / "rank.json").write_text(json.dumps({"pid": ended.pid}))
+    images = DumpReport(images=tmp_path, images_bytes=0, frozen_ns=0, pages_bytes=0)
+    taken = capture.Taken(
+        images=tmp_path, moment=Moment(0, 1), past_records=1, in_flight=(), report=images, paused_ns=0
+    )
+    request = capture.CaptureRequest(run=RunFolder(tmp_path), rank=0, output=tmp_path / "c")
+    with pytest.raises(RankLost, match="rank 0 ended at its checkpoint, so there is nothing to replay"):
         capture._follow(log.folder, taken, request, lambda _: None)
 
 

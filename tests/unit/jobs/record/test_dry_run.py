@@ -142,7 +142,7 @@ def test_what_was_asked_for_has_its_row(tmp_path: Path) -> None:
         local=str(tmp_path / "scratch"),
     )
     assert rows["telemetry"] == "every 100 ms, by a process of its own; the newest 64.0 MiB of each node are kept"
-    assert rows["sketches"] == "48 bytes of each floating-point value sent"
+    assert rows["sketches"] == "48 bytes of the floating-point data of each collective"
     assert rows["memory"].startswith(
         "every allocation is traced, 64 bytes for each event; beyond 8.0 GiB an allocation "
     )
