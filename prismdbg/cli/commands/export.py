@@ -13,7 +13,6 @@ from prismdbg.cli.options.addresses import Fetched
 from prismdbg.cli.options.archive_keys import archive_keys
 from prismdbg.cli.options.user_code import USER_CODE
 from prismdbg.cli.terminal import long_work
-from prismdbg.errors import UsageError
 from prismdbg.exporters import chakra, flight_recorder, perfetto
 from prismdbg.exporters.perfetto_packets import messages
 from prismdbg.exporters.source import Source, source_at
@@ -22,7 +21,6 @@ from prismdbg.log.timeline_file import MOST_CALLS, TIMELINE, require_writer
 from prismdbg.model.plurals import counted
 from prismdbg.render import console
 
-_LAST = 10_000
 _PERFETTO, _DUMPS, _JSON_DUMPS, _CHAKRA = "perfetto", "flight-recorder", "flight-recorder-json", "chakra"
 _LAST = 10_000  # collectives of each rank, where `--last` is not given
 

@@ -65,9 +65,3 @@ def test_another_end_of_the_name_is_refused_before_anything_is_read(tmp_path: Pa
     code, said = exported(tmp_path, tmp_path / "x.png")
     assert code != 0 and ".svg, .csv" in said
     assert list(tmp_path.iterdir()) == []
-
-
-def test_an_option_of_the_other_formats_is_refused(tmp_path: Path) -> None:
-    code, said = exported(two_ranks(tmp_path / "run"), tmp_path / "x.csv", "--last", "3")
-    assert code != 0 and "--last has no effect on a timeline" in said
-    assert not (tmp_path / "x.csv").exists()
