@@ -183,7 +183,7 @@ def test_it_is_not_tried_where_the_memory_might_not_do(
     with job_on_gpu(driver, tmp_path, 1_000_000) as job:
         job.wait_for_step(1, 2)
         with (
-            pytest.raises(FacilityError, match=r"needs 1\.1 PiB of its machine's memory"),
+            pytest.raises(FacilityError, match=r"needs 1\.1 PiB of host memory"),
             gpu.in_memory(job.pid(1), timeout_s=30),
         ):
             pytest.fail("it was tried")
