@@ -33,6 +33,11 @@ class Origin(StrEnum):
     STATE = "state"  # the program's restore point, with the training state of a step boundary
 
     @property
+    def word(self) -> str:
+        """What users read and type: a checkpoint is `image` only on disk and in JSON."""
+        return "checkpoint" if self is Origin.IMAGE else str(self)
+
+    @property
     def starts_program(self) -> bool:
         """Whether the program itself is started: its files and its environment are those of its beginning."""
         return self is not Origin.IMAGE

@@ -57,7 +57,7 @@ def _of_capsule(manifest: Manifest) -> Iterator[tuple[str, str]]:
     if manifest.emulated:
         yield "emulated", f"without real peers: {manifest.emulated}"
     yield "captured", when(manifest.created_ns)
-    yield "calls", f"{manifest.moment_a} to {manifest.moment_b}, origin {manifest.origin}"
+    yield "calls", f"{manifest.moment_a} to {manifest.moment_b}, origin {manifest.origin.word}"
     if manifest.not_replayable:
         yield "replay", manifest.not_replayable
     yield from _versions(manifest.versions, manifest.hardware)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 from click.core import ParameterSource
@@ -16,6 +17,18 @@ from prismdbg.jobs.capture.awaited import Awaited
 from prismdbg.jobs.capture.capture import CaptureRequest, capture, require_new
 from prismdbg.jobs.storage.run_folder import RunFolder, read_json
 from prismdbg.render import console
+
+_ORIGINS = {origin.word: origin for origin in (Origin.IMAGE, Origin.STATE, Origin.START)}
+
+
+class _OriginChoice(click.Choice[str]):
+    """The words for origins. A checkpoint may also be given by its name in a manifest, `image`."""
+
+    def __init__(self) -> None:
+        super().__init__(tuple(_ORIGINS))
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        return super().convert(Origin.IMAGE.word if value == Origin.IMAGE else value, param, ctx)
 
 
 @click.command()
@@ -32,9 +45,9 @@ from prismdbg.render import console
 )
 @click.option(
     "--origin",
-    type=click.Choice(["image", "state", "start"]),
-    help="Start the capsule at a checkpoint of the live process (image), at a state snapshot (state) or at the start "
-    "of the program (start).  [default: state, if RUN was recorded with --state-every; otherwise image]",
+    type=_OriginChoice(),
+    help="Start the capsule at a checkpoint of the live process, at a state snapshot (state) or at the start of the "
+    "program (start).  [default: state, if RUN was recorded with --state-every; otherwise checkpoint]",
 )
 @click.option("--wait", is_flag=True, help="Wait until the job has started and the rank has issued a collective.")
 @click.option("--at", type=click.IntRange(min=1), metavar="STEP", help="Wait until the rank is in this step.")
@@ -82,7 +95,7 @@ def command(
         rank=rank,
         output=output,
         window_steps=window,
-        origin=Origin(origin) if origin else Origin.STATE if keeps_states else Origin.IMAGE,
+        origin=_ORIGINS[origin] if origin else Origin.STATE if keeps_states else Origin.IMAGE,
         timeout_s=timeout,
     )
     with long_work.shown():

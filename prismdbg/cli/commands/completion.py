@@ -24,9 +24,11 @@ _NEXT = {
 
 @click.command()
 @click.argument("shell", type=click.Choice(_SHELLS))
-@click.option("--install", is_flag=True, help="Write the script to where SHELL looks for it, and print where that is.")
+@click.option(
+    "--install", is_flag=True, help="Write the script to where your shell looks for it, and print where that is."
+)
 def command(shell: str, install: bool) -> None:
-    """Print a script with which SHELL completes commands, options and files.
+    """Print a script that lets your shell complete commands, options and files.
 
     Example: `eval "$(prismdbg completion bash)"` for this shell, or `prismdbg completion bash --install` for all new
     shells.

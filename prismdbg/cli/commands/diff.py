@@ -56,8 +56,8 @@ def command(first: Path, second: Path | None, ranks: tuple[int, ...], whole: boo
     leave out B: the calls with the same group and sequence number are compared, with received data that must be equal
     on both, such as the result of an all_reduce.
 
-    Of a RUN, the newest 192 MiB of all logs together are read; of two RUNs, 96 MiB each. If a log is longer, the output
-    (and `begins` with --json) says where the comparison starts.
+    It reads the newest 192 MiB of all logs of a RUN together, or 96 MiB of each of two RUNs. If a log is longer, the
+    output (and `begins` with --json) says where the comparison starts.
 
     The exit code is 0 if everything that was compared is equal, 5 if something differs, 7 if there was nothing to
     compare, or if nothing differs in the part of a long log that was read.

@@ -38,7 +38,7 @@ MOST_ROWS = 40
     ranks_help="Run these ranks one after another, as in 0,2 or 0-3.  [default: 0]",
     steps_help="End each rank after N steps.  [default: the end of the program; 5 with --classes]",
     peers_help="Set the values that peers send: [AXIS][:COLLECTIVE]=POLICY, with policy auto, echo, zeros, noise, "
-    "donor or balanced. The last matching rule wins.  [default: auto]",
+    "donor or balanced (docs/emulation.md explains them). The last matching rule wins.  [default: auto]",
 )
 @click.option(
     "--together",

@@ -201,11 +201,12 @@ def what_if_command(
 )
 @long_work.shown()
 def export_command(graph: Path, cluster_path: Path | None, output: Path, kind: str, ranks: tuple[int, ...]) -> None:
-    """Write the timeline for Perfetto, or the graph for ASTRA-sim.
+    """Write the timeline for Perfetto, or traces for ASTRA-sim.
 
     Example: `prismdbg graph export RUN -o timeline.json`, or `prismdbg graph export RUN --format chakra -o DIR`
 
-    perfetto: a file with one process for each group of ranks that advance together, and one for the critical path.
+    perfetto: a file for ui.perfetto.dev, with one process for each group of ranks that advance together, and one for
+    the critical path.
 
     chakra: a new folder FILE with a Chakra execution trace of each rank. Nothing is simulated.
     """

@@ -127,7 +127,7 @@ def _stacks(capsule: Path, manifest: Manifest, keys: Keys) -> list[tuple[str, st
 
 def _origin(manifest: Manifest) -> str:
     memory = "contains the rank's raw memory" if manifest.contains_raw_memory else "contains no raw memory"
-    return f"{manifest.origin}, {memory}"
+    return f"{manifest.origin.word}, {memory}"
 
 
 def _ranks(ranks: tuple[int, ...]) -> str:

@@ -143,7 +143,7 @@ def command(
     With --how predict, nothing runs, and COMMAND holds the arguments of `prismdbg predict`: a model's file and options,
     as in -- llama.yaml --batch 512 --microbatch {mbs}.
 
-    With --search, the last line says how much faster a configuration that was left out can be.
+    With --search, the last line says how much slower the fastest result can be than a configuration that was left out.
 
     A configuration whose mesh sizes do not multiply to --world is skipped. If one fails, the others still run. The exit
     code is 1 if one failed, or if none has a time. If the intervals of the fastest ones overlap, there is no winner.

@@ -46,5 +46,11 @@ _ALL: tuple[tuple[str, Any, str, str], ...] = (
     ("memory", _room, "SIZE", f"Limit the memory of the replay.  {_USUAL}"),
     ("pids", click.IntRange(min=16), "N", "Limit the number of processes and threads.  [default: 4096]"),
     ("shm", _room, "SIZE", "Set the size of /dev/shm.  [default: the memory limit, at most 16GiB]"),
-    ("disk", _room, "SIZE", "Limit the size of the output and of each file.  [default: half of the free space]"),
+    (
+        "disk",
+        _room,
+        "SIZE",
+        "Limit the size of the replay's own folder (output, traces), and of each file that it writes.  "
+        "[default: half of the free space]",
+    ),
 )

@@ -179,7 +179,7 @@ class Measurement:
         if self.again > STEADY:
             return f"repeated measurements differ by {self.again:.0%}: was the machine busy with other work?"
         if self.others_share > STEADY:
-            return f"other programs took {self.others_share:.0%} of the CPUs: run nothing else meanwhile"
+            return f"other programs took {self.others_share:.0%} of the CPUs: run nothing else at the same time"
         return ""
 
     def text(self) -> str:

@@ -264,7 +264,7 @@ def _require_startable(rank: RankJson, environment: dict[str, str]) -> None:
     if given := given_through_a_pipe(rank, is_kept=SPAWNED_VARIABLE in environment):
         raise CapsuleError(
             f"{given}, which a capsule from the program's start does not contain",
-            hint="use torchrun, or replay a checkpoint (`capture --origin image`, --checkpoint-every)",
+            hint="use torchrun, or replay a checkpoint (`capture --origin checkpoint`, --checkpoint-every)",
         )
     size, most = start_bytes(rank["orig_argv"], environment), os.sysconf("SC_ARG_MAX")
     if size > most:

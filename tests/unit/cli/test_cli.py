@@ -513,7 +513,7 @@ def test_inspect(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         "rank      0 of 2",
         "incident  nan at 2.2: all_reduce in world",
         "calls     0.1 to 2.2",
-        "origin    image, contains the rank's raw memory",
+        "origin    checkpoint, contains the rank's raw memory",
         "groups    world: 0 1 (gloo)",
         "versions  torch 2.13.0",
         "note      made by a test",

@@ -11,7 +11,7 @@ from prismdbg_tui.drawing import figures
 def facts(manifest: Manifest) -> Iterator[str]:
     at = f" at {manifest.incident.moment}" if manifest.incident.moment else ""
     yield f"{manifest.incident.kind}{at}: {manifest.incident.text}"
-    origin = manifest.not_replayable or f"origin {manifest.origin}"
+    origin = manifest.not_replayable or f"origin {manifest.origin.word}"
     yield f"{manifest.moment_a} to {manifest.moment_b}, {origin}"
     versions = ", ".join(f"{name} {version}" for name, version in sorted(manifest.versions.items()))
     yield f"job {manifest.job}, rank {manifest.rank} of {manifest.world_size}, {versions}"
