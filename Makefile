@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup system compiled check format fix lint types layers test broad test-all soak pairs faults kills fuzz gpu compat frameworks test-frameworks slurm dist vscode demo pictures bench golden docs man clean
+.PHONY: help setup system compiled check format fix lint types layers test broad test-all soak pairs faults kills fuzz gpu compat lowest frameworks test-frameworks slurm dist vscode demo pictures bench golden docs man clean
 
 PYTHON ?= python3
 # Where pip finds a CPU build of torch, if its own configuration does not lead there.
@@ -125,6 +125,9 @@ golden: $(INSTALLED) ## Write the frozen outputs in tests/golden again.
 
 compat: setup ## Test another torch (TORCH=2.14.1), also with another PYTHON, in a virtual environment under .compat. Needs gigabytes.
 	$(BIN)/python tests/compat.py $(or $(TORCH),$(error say which: make compat TORCH=2.14.1)) --python $(PYTHON)
+
+lowest: setup ## Run the unit tests with the lowest versions that pyproject.toml allows. ARGS are pytest's.
+	@$(BIN)/python tests/lowest.py $(ARGS)
 
 frameworks: setup ## Record, capture, replay and emulate the programs of examples/frameworks with the newest frameworks. Needs gigabytes.
 	$(BIN)/python tests/frameworks/table.py

@@ -16,6 +16,10 @@ from prismdbg.render import console
 if TYPE_CHECKING:
     from prismdbg.jobs.storage.remote.object_store import Address
 
+    _Target = click.ParamType["Path | Address"]
+else:
+    _Target = click.ParamType  # before click 8.4 it has no parameter
+
 _GIVEN = f"{__name__}.given"  # of a context's `meta`: by argument, what was typed
 SHOWN = f"{__name__}.shown"  # of a context's `meta`: what shows long work that is done before the command begins
 
@@ -57,7 +61,7 @@ class LocalPath(click.Path):
         return super().convert(value, param, context)
 
 
-class Written(click.ParamType["Path | Address"]):
+class Written(_Target):
     """What a command writes: a path, or an address."""
 
     name = "path"

@@ -75,7 +75,7 @@ def save(graph: JobGraph, path: Path) -> None:
     for number, rank_class in enumerate(graph.classes):
         arrays |= {f"{number}.{name}": getattr(rank_class.entries, name) for name in DTYPES}
     with path.open("wb") as file:
-        np.savez_compressed(file, allow_pickle=False, **arrays)
+        np.savez_compressed(file, **arrays)
 
 
 def _truths(graph: JobGraph, name: str) -> NDArray[np.int64]:

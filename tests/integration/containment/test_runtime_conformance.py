@@ -216,7 +216,7 @@ def test_a_starter_that_cannot_begin_is_told_with_its_exit_code_and_what_it_wrot
         monkeypatch.setattr(module, "starter_command", lambda python, *_: [*python, "-ISc", fails])
     with pytest.raises(RuntimeFailure) as failed:
         case.start()
-    assert str(failed.value).endswith("ended with 3 and no message:\nFatal Python error\nno encodings")
+    assert str(failed.value).endswith("ended with exit code 3 and no message:\nFatal Python error\nno encodings")
 
 
 @pytest.mark.parametrize("case", ["local-image", "docker-image"], indirect=True)

@@ -140,7 +140,7 @@ def many_steps(folder: Path, steps: int, files: int) -> TinyLog:
     log.complete(log.issue(1, 1))
     pair = np.frombuffer(log.path.read_bytes()[begin : log.offset], dtype="<u8")
     pairs = np.tile(pair, (steps - 1, 1))
-    complete = int(pair[0] & 0xFFFFFFFF) // 8
+    complete = (int(pair[0]) & 0xFFFFFFFF) // 8
     pairs[:, 1] = pairs[:, complete + 1] = np.arange(1, steps)  # the record
     pairs[:, 6] = np.arange(1, steps) | 1 << 32  # the step and the place in it
     pairs[2, complete] = pair[complete] & 0xFFFFFFFF | 60 << 32  # of no kind that a reader knows
