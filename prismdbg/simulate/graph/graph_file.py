@@ -75,7 +75,8 @@ def save(graph: JobGraph, path: Path) -> None:
     for number, rank_class in enumerate(graph.classes):
         arrays |= {f"{number}.{name}": getattr(rank_class.entries, name) for name in DTYPES}
     with path.open("wb") as file:
-        np.savez_compressed(file, **arrays)
+        # no allow_pickle=False: before numpy 2.1 it is taken for an array. Numbers are not pickled
+        np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
 
 
 def _truths(graph: JobGraph, name: str) -> NDArray[np.int64]:
