@@ -598,7 +598,7 @@ def _follow(folder: Path, taken: Taken, request: CaptureRequest, say: Say, tell:
             return Moment(target - 1, 1 << 60)
         if not alive and row_of(log := read_log(folder, LAST_BYTES), taken.past_records) == len(log.collectives):
             raise RankLost(
-                f"rank {folder.name} has ended at its checkpoint, so there is nothing to replay: no capsule was created",
+                f"rank {folder.name} has ended at its checkpoint: there is nothing to replay, no capsule was created",
                 hint=ENDED_HINT,
             )
         if not alive:

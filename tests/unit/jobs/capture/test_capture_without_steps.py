@@ -67,7 +67,7 @@ def test_a_rank_that_ended_at_its_checkpoint_gives_no_capsule(tmp_path: Path) ->
         images=tmp_path, moment=Moment(0, 1), past_records=1, in_flight=(), report=images, paused_ns=0
     )
     request = capture.CaptureRequest(run=RunFolder(tmp_path), rank=0, output=tmp_path / "c")
-    with pytest.raises(RankLost, match="rank 0 has ended at its checkpoint, so there is nothing to replay"):
+    with pytest.raises(RankLost, match="rank 0 has ended at its checkpoint: there is nothing to replay"):
         capture._follow(log.folder, taken, request, lambda _: None)
 
 
