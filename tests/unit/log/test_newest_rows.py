@@ -143,7 +143,7 @@ def many_steps(folder: Path, steps: int, files: int) -> TinyLog:
     complete = (int(pair[0]) & 0xFFFFFFFF) // 8
     pairs[:, 1] = pairs[:, complete + 1] = np.arange(1, steps)  # the record
     pairs[:, 6] = np.arange(1, steps) | 1 << 32  # the step and the place in it
-    pairs[2, complete] = pair[complete] & 0xFFFFFFFF | 60 << 32  # of no kind that a reader knows
+    pairs[2, complete] = int(pair[complete]) & 0xFFFFFFFF | 60 << 32  # of no kind that a reader knows
     log.write(begin, pairs.tobytes())
     log.offset, log.records = begin + pairs.nbytes, steps
     log.next_segment()
