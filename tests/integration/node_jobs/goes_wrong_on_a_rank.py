@@ -39,6 +39,7 @@ def main() -> None:
         loss.backward()
         optimizer.step()
     dist.barrier()
+    del model  # a group of gloo's (torch 2.13) that it would free later, with Python's lock, may wait for ever
     dist.destroy_process_group()
 
 
