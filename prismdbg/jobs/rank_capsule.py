@@ -9,7 +9,6 @@ from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
 
-from prismdbg.capsule import layout
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.log.events import RankLog
 from prismdbg.capsule.log.notes import moment_of
@@ -32,7 +31,6 @@ LOG_NAME = "log-rank"
 ASSUMED = "emulated: the peers' data is synthesized, so values are valid for this run only"
 
 
-_GIVE = "give a capsule, or the folder that `prismdbg record -o` wrote; `prismdbg list` shows what exists"
 SHOWN_RECORDS = 100_000  # collectives of a log that is only looked at, the newest
 
 
@@ -52,8 +50,6 @@ _Recorded = Callable[[RunFolder, int, Say], Path]
 
 def _found(path: Path, rank: int | None, say: Say, recorded: _Recorded) -> Path:
     if not RunFolder(path).run_json.is_file():
-        if path.is_dir() and not os.path.lexists(path / layout.MANIFEST):
-            raise CapsuleError(f"{path} is neither a capsule nor a run", hint=_GIVE)
         if rank is not None and path.exists():  # else whoever opens it says that it is not there
             raise UsageError(f"{path} is not a run, and --rank selects a rank of a run", hint="leave --rank out")
         return path

@@ -111,16 +111,6 @@ def test_a_run_names_all_ranks_that_can_be_replayed(tmp_path: Path) -> None:
     assert caught.value.hint == "choose one with --rank: 0, 1, 2, 3"
 
 
-@pytest.mark.parametrize("command", ["replay", "debug", "open", "inspect"])
-def test_a_folder_that_is_neither_a_capsule_nor_a_run_is_named_so(
-    tmp_path: Path, command: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    code = main.run([command, str(tmp_path)])
-    said = capsys.readouterr().err
-    assert code == ExitCode.BAD_CAPSULE and f"{tmp_path} is neither a capsule nor a run" in said
-    assert "the folder that `prismdbg record -o` wrote" in said
-
-
 def test_a_run_of_many_ranks_names_some(tmp_path: Path) -> None:
     run = run_folder(tmp_path / "run", *range(14))
     with pytest.raises(UsageError) as caught:
