@@ -31,8 +31,8 @@ def command(path: Path, output: Path, keys: Keys) -> None:
     Example: `prismdbg report RUN -o incident.html`
 
     It has the findings of `why`, a timeline, the stacks of a hang, memory, versions, and the commands that replay the
-    capsules. It is one file, loads nothing from elsewhere, and runs no script. Secrets found in the program's messages
-    are redacted, but the rules miss some: read the page before you publish it.
+    capsules. It is one file, loads nothing from elsewhere, and runs no script. Secrets found in what comes from the
+    program (messages, paths, values) are redacted, but the rules miss some: read the page before you publish it.
     """
 
     def page() -> str:

@@ -1,4 +1,4 @@
-"""`prismdbg rm`: removes runs and capsules, or what exceeds a quota, or old environment images."""
+"""`prismdbg rm`: removes runs and capsules, or what exceeds a quota, or old container images of replays."""
 
 from __future__ import annotations
 

@@ -223,6 +223,13 @@ class TestTheFile:
         graph_file.save(self.GRAPH, path)
         return path
 
+    def test_numpy_gets_arrays_alone(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Before 2.1 it saves every argument with a name as an array: no such file could be loaded."""
+        given: dict[str, Any] = {}
+        monkeypatch.setattr(np, "savez_compressed", lambda _file, **named: given.update(named))
+        self.saved(tmp_path)
+        assert "class_at" in given and {type(value) for value in given.values()} == {np.ndarray}
+
     def test_there_and_back(self, tmp_path: Path) -> None:
         read = graph_file.load(self.saved(tmp_path))
 
