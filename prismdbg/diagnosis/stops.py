@@ -11,7 +11,7 @@ import numpy as np
 
 from prismdbg.capsule.manifest import IncidentKind
 from prismdbg.capsule.stacks import RankStacks
-from prismdbg.diagnosis.evidence import Evidence
+from prismdbg.diagnosis.evidence import Evidence, parks
 from prismdbg.diagnosis.failures import death_is_certain, first_dead, last_call
 from prismdbg.diagnosis.hang import hang_ns
 from prismdbg.diagnosis.meeting import in_different_calls, kinds_of_calls
@@ -355,10 +355,22 @@ def _waited_ns(evidence: Evidence, stall: Stall) -> int | None:
 
 def _undisturbed_ns(evidence: Evidence, stall: Stall, waited_ns: int) -> int:
     """How much of the wait was over when the first member ended: launchers end the others then, and what they do not
-    join any more says nothing."""
+    join any more says nothing. Without the time in which a member was held for an image."""
     began_ns = evidence.wall_ns(stall.first.rank, stall.first.collective.time_created_ns)
-    ends = (end for rank in stall.key.members(stall.group) for end in _ends_ns(evidence, rank))
-    return min([waited_ns, *(end - began_ns for end in ends if end >= began_ns)])
+    members = stall.key.members(stall.group)
+    ends = (end for rank in members for end in _ends_ns(evidence, rank))
+    until_ns = began_ns + min([waited_ns, *(end - began_ns for end in ends if end >= began_ns)])
+    held_ns = sum(_held_ns(evidence, rank, began_ns, until_ns) for rank in members if rank in evidence.logs)
+    return until_ns - began_ns - held_ns
+
+
+def _held_ns(evidence: Evidence, rank: int, began_ns: int, until_ns: int) -> int:
+    """How long the rank was held for images between the two, by the wall clock."""
+    held = 0
+    for since_ns, released_ns in parks(evidence.columns[rank]):
+        end_ns = until_ns if released_ns is None else min(evidence.wall_ns(rank, released_ns), until_ns)
+        held += max(end_ns - max(evidence.wall_ns(rank, since_ns), began_ns), 0)
+    return held
 
 
 def _ends_ns(evidence: Evidence, rank: int) -> list[int]:

@@ -274,6 +274,20 @@ class TestExitCodes:
         )
         assert found_in(job, exit_code=2, interrupted=True).summary == "no problem found in these logs"
 
+    @pytest.mark.parametrize("is_held", [True, False])
+    def test_who_was_held_for_an_image_is_not_late(self, is_held: bool) -> None:
+        """The job is interrupted as soon as the rank is released: the others waited for the image."""
+        job = Job(2)
+        job.steps(5)
+        if is_held:
+            job.note(1, "parked")
+        job.call(late_ns={1: 2 * SECOND_NS}, done=False)
+        if is_held:
+            job.note(1, "released")
+        waits = [] if is_held else [("stopped", Certainty.LIKELY, 1)]
+
+        assert said(found_in(job, exit_code=130, interrupted=True)) == waits
+
     def test_json_tells_how_the_job_ended(self) -> None:
         job = Job(2)
         job.steps(3)
