@@ -130,4 +130,4 @@ def test_of_nan_that_lasts_after_an_overflow_record_and_why_name_the_same_first_
     assert incident["ranks"] == [1] and incident["moment"].startswith("6."), incident
     told = prismdbg("why", job.run.path).out
     assert "rank 1 sent the first NaN or Inf: all_reduce" in told, told
-    assert f", {incident['moment']} at " in told and "came again in a step that was not skipped" in told, told
+    assert f", {incident['moment']}) at " in told and "came again in a step that was not skipped" in told, told
