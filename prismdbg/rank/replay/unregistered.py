@@ -18,7 +18,8 @@ _SHOWN = 20
 
 
 def unregistered(objects: Mapping[str, Any], frame: FrameType | None) -> list[str]:
-    """`schedule (StepLR)`: objects that have a state, and are no part of a registered one. `frame`: the caller's."""
+    """`schedule (StepLR)`: objects that have a state, and are no part of a registered one. Those without a
+    name are told once for each type. `frame`: the caller's."""
     known = _inside(objects)
     parameters = {id(p) for thing in objects.values() if isinstance(thing, torch.nn.Module) for p in thing.parameters()}
     found: dict[int, str] = {}
@@ -28,7 +29,7 @@ def unregistered(objects: Mapping[str, Any], frame: FrameType | None) -> list[st
     for value in gc.get_objects():  # by its type alone: some objects warn of being looked at
         if issubclass(type(value), _KNOWN) and id(value) not in known and id(value) not in found:
             found[id(value)] = f"an object of type {type(value).__name__}"
-    return list(found.values())[:_SHOWN]
+    return list(dict.fromkeys(found.values()))[:_SHOWN]
 
 
 def _variables(frame: FrameType | None) -> Iterator[tuple[str, Any]]:

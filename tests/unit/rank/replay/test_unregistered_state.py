@@ -45,8 +45,10 @@ def test_an_optimizer_is_not_registered_with_its_schedule(monkeypatch: pytest.Mo
 
 def test_a_schedule_that_has_no_name_is_found_by_its_type() -> None:
     optimizer = torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], lr=0.1)
+    others = [torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], lr=0.1) for _ in range(30)]
     held = [[torch.optim.lr_scheduler.StepLR(optimizer, 1)]]
-    assert "an object of type StepLR" in unregistered({"optimizer": optimizer}, None), held
+    found = unregistered({"optimizer": optimizer}, None)
+    assert "an object of type StepLR" in found and found.count("an object of type SGD") == 1, (held, others)
 
 
 def test_what_the_program_drops_is_not_kept_and_any_key_of_its_globals_is_passed(
